@@ -43,7 +43,7 @@ STYLE: Final = """
 .w-grid td, .w-grid th { text-align: left;
   border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent);
   padding: 3px 12px 3px 0; font-weight: 400; vertical-align: top; overflow-wrap: anywhere; }
-.w-grid th { font-size: 0.76rem; opacity: 0.7; }
+.w-grid th { font-size: 0.76rem; opacity: 0.7; overflow-wrap: normal; }
 .w-grid .n { text-align: right; white-space: nowrap; }
 .w-hours { display: flex; height: 11px; margin-top: 4px; }
 .w-hours i { display: block; height: 100%; }

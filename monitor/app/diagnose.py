@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from whyidle.monitor.app import windows
+from whyidle.monitor.app import debug_servers, windows
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.errors import Exit, UsageProblem
 from whyidle.monitor.core.finding import Severity
@@ -29,6 +29,8 @@ def run(
         click.echo(screen(found), color=True)
     elif text := _written(diagnose.as_json(found), written or "json"):
         click.echo(text)
+    if any(each.rule.id == "job_stands_still" for each in found.findings):
+        debug_servers.offer(found.window)
     if fail_on and found.worst and found.worst.rank <= Severity(fail_on).rank:
         raise SystemExit(Exit.FINDINGS)
     if fail_on and not found.is_known:

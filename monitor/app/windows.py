@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from pathlib import Path
 
@@ -13,15 +14,21 @@ from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.screens import Quiet
+from whyidle.monitor.rules.job_stands_still import LEAST_S
 from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.dumped import of_dumps
 from whyidle.monitor.signals.window import Window
+from whyidle.monitor.sources.debug_server import Server
 from whyidle.monitor.sources.flight_recorder import dumps_of
 from whyidle.monitor.store import Reader, UnknownRun
 
 
 def of(target: str, seconds: float | None = None) -> Window:
     """Return the window over what is meant: a file where there is one of that name."""
+    if looks_like_an_address(target):
+        if seconds is not None:
+            raise _only_of_processes()
+        return _of_server(target)
     # A number is rather a process or a recording.
     is_path = seconds is None and not target.isdecimal() and Path(target).exists()
     if is_path and (dumps := dumps_of(Path(target))):
@@ -41,6 +48,23 @@ def of(target: str, seconds: float | None = None) -> Window:
     answer = contract(analysis)
     answer["ranks"] = of_one_file(analysis, answer)
     return opening.of_answer(answer, Path(target).name)
+
+
+def _of_server(url: str) -> Window:
+    """Return the window over the ranks as PyTorch's debug server knows them."""
+    server = Server.named(url)
+    found = server.ask()
+    window = of_dumps(found.dumps, server.url, found.silent)
+    still = window.job.standstill
+    if still is not None and still.seconds < LEAST_S:
+        say(
+            f"A rank began its last collective {still.seconds:.0f} s ago: that is no standstill.",
+            f"Ask again once it stands for {LEAST_S:.0f} s.",
+        )
+    elif not found.silent:
+        with contextlib.suppress(TargetGone):
+            return of_dumps(server.with_stacks(found.dumps), server.url)
+    return window
 
 
 def of_process(pid: str) -> Window:
@@ -63,13 +87,17 @@ def run_of(target: str, seconds: float | None = None) -> str | None:
     run = None if is_file else recorded(target)
     is_process = run is None and not is_file
     if seconds is not None and not is_process:
-        raise UsageProblem(
-            "--seconds is for a running process that is not being recorded.",
-            "Leave it out, or name a process: monitor diagnose PID --seconds 30",
-        )
+        raise _only_of_processes()
     if is_process:
         run = _watched(target, WATCH_SECONDS if seconds is None else seconds)
     return run
+
+
+def _only_of_processes() -> UsageProblem:
+    return UsageProblem(
+        "--seconds is for a running process that is not being recorded.",
+        "Leave it out, or name a process: monitor diagnose PID --seconds 30",
+    )
 
 
 def _is_folder(target: str) -> bool:
@@ -80,6 +108,11 @@ def _is_folder(target: str) -> bool:
 def looks_like_a_file(target: str) -> bool:
     """Tell whether a name can only be meant as a file's."""
     return "/" in target or target.endswith((".gz", ".json", ".pb", ".sqlite"))
+
+
+def looks_like_an_address(target: str) -> bool:
+    """Tell whether a server is meant."""
+    return target.startswith(("http://", "https://"))
 
 
 def recorded(target: str) -> str | None:

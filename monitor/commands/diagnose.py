@@ -15,12 +15,13 @@ _EPILOG = """\b
 The last recording:      monitor diagnose
 A trace file:            monitor diagnose trace.json.gz
 A hang of many ranks:    monitor diagnose DUMPS      (a folder of PyTorch's flight recorder)
+A hang that is going on: monitor diagnose http://HOST:25999      (PyTorch's debug server)
 In a test of your own:   monitor run -- python train.py && monitor diagnose last --fail-on medium
 For a code host:         monitor diagnose last --format sarif > whyidle.sarif"""
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("target", metavar="[RUN|FILE|PID]", default="last")
+@click.argument("target", metavar="[RUN|FILE|PID|URL]", default="last")
 @click.option("--fail-on", type=click.Choice(LEVELS), metavar="LEVEL",
               help="End with 1 where a finding is at least this severe: high, medium, low or"
               " info; else with 7 where it is not known where most of the time goes.")  # fmt: skip

@@ -7,23 +7,20 @@ a ``Problem`` that says why there are none. What is odd about rows that did come
 from __future__ import annotations
 
 import base64
-import contextlib
 import http.client
 import json
 import math
 import os
 import re
 import shlex
-import socket
 import ssl
-import threading
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
+from whyidle.monitor.core.http_client import TooLong, connected, reason, whole
 
 URL: Final = "WHYIDLE_PROM_URL"
 # The environment is private, while other users can read a command line.
@@ -34,7 +31,6 @@ SECONDS: Final = 15.0
 # The queries ask for sums and for the worst few; a longer answer is none of theirs.
 LONGEST_BYTES: Final = 16 << 20
 LONGEST_WORDS: Final = 300
-_PIECE: Final = 1 << 16
 # In a regular expression.
 _MEANS_MORE: Final = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
@@ -123,40 +119,12 @@ class Prometheus:
         }
         if self.credentials is not None:
             headers["Authorization"] = self.credentials
-        with self._connection() as connection:
+        with connected(self.host, self.port, self.seconds, is_tls=self.is_tls) as connection:
             connection.request("POST", path, form, headers)
             response = connection.getresponse()
             where = response.headers.get("Location", "")
             kind = where if response.status // 100 == 3 else response.headers.get_content_type()
-            return response.status, kind, _whole(response)
-
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[http.client.HTTPConnection]:
-        """Connect, and cut the line at the deadline: one that sends a byte now and then, too."""
-        end = time.monotonic() + self.seconds
-        made: http.client.HTTPConnection
-        if self.is_tls:
-            made = http.client.HTTPSConnection(
-                self.host, self.port, timeout=self.seconds, context=ssl.create_default_context()
-            )
-        else:
-            made = http.client.HTTPConnection(self.host, self.port, timeout=self.seconds)
-        try:
-            made.connect()
-            line = made.sock
-            guard = threading.Timer(max(0.0, end - time.monotonic()), _cut, (line,))
-            guard.daemon = True
-            guard.start()
-            try:
-                yield made
-            except (OSError, http.client.HTTPException):
-                if time.monotonic() >= end:
-                    raise TimeoutError from None
-                raise
-            finally:
-                guard.cancel()
-        finally:
-            made.close()
+            return response.status, kind, whole(response, LONGEST_BYTES)
 
     def _no_answer(self, error: Exception) -> Problem:
         asked = shlex.quote(f"{self.url}/api/v1/query?query=up")
@@ -164,7 +132,7 @@ class Prometheus:
         if isinstance(error, TimeoutError):
             what = f"{self.url} has not answered within {self.seconds:g} s."
             return TargetGone(what, "Ask for less: --since 1h")
-        if isinstance(error, _TooLong):
+        if isinstance(error, TooLong):
             what = f"{self.url} answers with more than {LONGEST_BYTES >> 20} MiB."
             return TargetGone(what, "Ask for less: --since 1h")
         if isinstance(error, http.client.IncompleteRead):
@@ -174,12 +142,7 @@ class Prometheus:
                 f"The certificate of {self.url} is not trusted: {error.verify_message}.",
                 "Name the authority that signed it: export SSL_CERT_FILE=ca.pem",
             )
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return TargetGone(f"{self.url} does not answer: {why}.", see)
-
-
-class _TooLong(ValueError):  # noqa: N818  no defect
-    """An answer goes on and on."""
+        return TargetGone(f"{self.url} does not answer: {reason(error)}.", see)
 
 
 def _credentials() -> str | None:
@@ -193,24 +156,6 @@ def _credentials() -> str | None:
     if found is not None and not (found.isascii() and found.isprintable()):
         raise UsageProblem(f"{TOKEN} has a letter that no token has.", "Is a line break in it?")
     return found
-
-
-def _cut(line: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        line.shutdown(socket.SHUT_RDWR)
-
-
-def _whole(response: http.client.HTTPResponse) -> bytes:
-    pieces, size = [], 0
-    while piece := response.read(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        if size > LONGEST_BYTES:
-            raise _TooLong
-    if response.length:
-        # A read of a given size does not complain that it is the last.
-        raise http.client.IncompleteRead(b"", response.length)
-    return b"".join(pieces)
 
 
 def _read(server: Prometheus, status: int, kind: str, body: bytes) -> Answer:

@@ -35,7 +35,7 @@ Beyond the documents: in them every job goes on.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,7 +51,7 @@ from whyidle.monitor.core.finding import (
     Severity,
     Verdict,
 )
-from whyidle.monitor.core.measure import SAMPLES
+from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.awaited import Awaited, awaited, in_training
 from whyidle.monitor.signals.quiet import are_known, may_be_coming, works
@@ -72,6 +72,7 @@ LONG_S: Final = 600.0
 # Of its samples; no thread that works keeps the lock for longer than 5 ms while another wants it.
 MOSTLY: Final = 0.9
 MOST_THREADS: Final = 2
+MOST_RANKS: Final = 4
 # What a healthy program may wait for as long as it likes.
 ON_PURPOSE: Final = frozenset({Awaited.SLEEP, Awaited.SAVING, Awaited.PERSON})
 # Without steps before, only what nobody waits for on purpose says that something is wrong.
@@ -94,7 +95,7 @@ def detect(window: Window) -> Verdict:
     what = {each: _awaited(each, processes) for each in (*still.stands, *still.helpers)}
     behind = missing(still.stands)
     first = sorted(still.stands, key=lambda each: (each not in behind, what[each] is Awaited.RANKS))
-    cause = what[first[0]]
+    cause = Awaited.RANKS if still.silent else what[first[0]]
     # Whom it waits for, where that stands, too.
     by_workers = cause is Awaited.LOADER and bool(still.helpers)
     order = (*still.helpers, *first) if by_workers else (*first, *still.helpers)
@@ -105,7 +106,7 @@ def detect(window: Window) -> Verdict:
         where=own((*_holders(window, cause), *_places(order))),
         severity=_severity(still, list(what.values()), cause, _is_all(still, processes)),
         confidence=Confidence.MEASURED if still.stepped else Confidence.INFERRED,
-        title=f"The job stands still: {_comes(behind, still.stands) or f'{who} {what[order[0]]}'}",
+        title=f"The job stands still: {_comes(still, behind) or f'{who} {what[order[0]]}'}",
         fixes=dict.fromkeys(_FRAMEWORKS, Fix(f"{_WAY_OUT[cause]} {_LOOK}", _CODE)),
         explains=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
     )
@@ -140,7 +141,7 @@ def _awaited(stand: Stand, processes: int) -> Awaited:
 
 
 def _is_all(still: Standstill, processes: int) -> bool:
-    return len(still.stands) >= processes
+    return len(still.stands) + len(still.silent) >= processes
 
 
 def _severity(
@@ -181,7 +182,7 @@ def _holders(window: Window, cause: Awaited) -> Iterator[Place]:
 
 def _places(stands: tuple[Stand, ...]) -> Iterator[Place]:
     """Yield each line once, the most likely cause first."""
-    for line in dict.fromkeys(each.line for each in stands):
+    for line in dict.fromkeys(each.line for each in stands if each.line.line):
         yield Place(line.file, line.line, line.function, None)
 
 
@@ -189,7 +190,9 @@ def _evidence(
     window: Window, still: Standstill, what: Mapping[Stand, Awaited]
 ) -> Iterator[Evidence]:
     job, processes = window.job, _processes(window)
-    yield Evidence.of("at the same line for", job.measure(still.seconds, "s", SAMPLES))
+    stood = Measure(still.seconds, "s", still.source, job.age_s, job.seconds or None)
+    is_seen = still.source == SAMPLES
+    yield Evidence.of("at the same line for" if is_seen else "none began another for", stood)
     yield from _said(window, still, what, processes)
     if still.step_s is not None:
         yield Evidence.of("a step before took at most", job.measure(still.step_s, "s"))
@@ -211,7 +214,7 @@ def _said(
     if still.since_ms is not None:
         words.append(("since", _clock(still.since_ms)))
     if processes > 1:
-        words.append(("ranks that were looked at", f"{len(still.stands)} of {processes}"))
+        words.append(("ranks that were looked at", _looked_at(still.stands, processes)))
     if Awaited.LOCK in what.values():
         # Whoever holds it, or should fill the queue, may be one of them.
         others = window.job.threads.lines(MOST_THREADS)
@@ -220,22 +223,42 @@ def _said(
             for x in others
         ]
     if len(what) > 1:
-        words += [(_name(each), f"{what[each]} at {_short(each)}") for each in what]
+        # A flight recorder may keep no lines.
+        at = (each for each in what if each.line.line)
+        words += [(_name(each), f"{what[each]} at {_short(each)}") for each in at]
     words += [
         (f"{_name(each)} began last", each.collective.words)
         for each in still.stands
         if each.collective is not None
     ]
+    words += [(f"rank {rank} does not answer", why) for rank, why in still.silent.items()]
     for name, value in words:
-        yield Evidence(name, value, "", SAMPLES, window.job.age_s, still.seconds)
+        yield Evidence(name, value, "", still.source, window.job.age_s, still.seconds)
 
 
-def _comes(behind: Sequence[Stand], stands: Sequence[Stand]) -> str | None:
+def _looked_at(stands: Sequence[Stand], processes: int) -> str:
+    """Say how many were seen, and which were not."""
+    seen = {each.rank for each in stands}
+    others = sorted({*range(processes)} - seen) if None not in seen else []
+    without = f", without {_of_ranks(others)}" if others and len(stands) < processes else ""
+    return f"{len(stands)} of {processes}{without}"
+
+
+def _of_ranks(ranks: Collection[int]) -> str:
+    """Name a few of them."""
+    names = ", ".join(map(str, sorted(ranks)[:MOST_RANKS]))
+    more = f" and {len(ranks) - MOST_RANKS} more" if len(ranks) > MOST_RANKS else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {names}{more}"
+
+
+def _comes(still: Standstill, behind: Sequence[Stand]) -> str | None:
     """Say whom the others wait for, where the flight recorder knows; ``None``: it does not."""
+    if still.silent:
+        return f"{_of_ranks(still.silent)} {'does' if len(still.silent) == 1 else 'do'} not answer"
     if not behind:
         return None
     names = ", ".join(_name(each) for each in behind)
-    others = [each for each in stands if each not in behind]
+    others = [each for each in still.stands if each not in behind]
     missed = behind[0].collective
     assert missed is not None  # noqa: S101  it is behind in one
     has = "has" if len(behind) == 1 else "have"

@@ -126,6 +126,8 @@ ON_THIS_THREAD: Final = {
     HostClass.FRAMEWORK: Slice.COMPUTE,
     **ON_OTHER_THREADS,
 }
+# The same of a rank of many: what it waits for in there is the others.
+ON_A_RANKS_THREAD: Final = {**ON_THIS_THREAD, HostClass.FRAMEWORK_WAIT: Slice.EXPOSED_COMM}
 # Without a trace, while a GPU is known to have nothing to do.
 BESIDE_IDLE_GPU: Final = {**BETWEEN_CALLS, HostClass.FRAMEWORK: Slice.IDLE_DISPATCH}
 # What the thread does itself, in whose time others may compute.

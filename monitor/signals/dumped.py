@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from whyidle.monitor.runs.stacks import Chain, CodeLine
@@ -12,29 +14,46 @@ from whyidle.monitor.signals.window import Window
 from whyidle.monitor.sources.flight_recorder import Dump
 from whyidle.monitor.traces.where.files import is_users
 
+RECORDER: Final = "flight recorder"
 MOST_FRAMES: Final = 20
 # Of a dump without stacks.
 _NOWHERE: Final = "/torch/distributed/distributed_c10d.py"
 
 
-def of_dumps(dumps: Sequence[Dump], name: str) -> Window:
-    """Return the window over the ranks as they stood when they wrote their dumps."""
+def of_dumps(
+    dumps: Sequence[Dump], name: str, silent: Mapping[int, str] = MappingProxyType({})
+) -> Window:
+    """Return the window over the ranks as they stood when they wrote their dumps.
+
+    Of those that were asked for one and gave none it is known why.
+    """
     stands = tuple(stand for dump in dumps if (stand := _stand(dump)) is not None)
-    seconds = min((each.seconds for each in stands), default=0.0)
+    known = (each.seconds for each in stands if math.isfinite(each.seconds))
+    seconds = min(known, default=0.0)
     went_on = any((each.collective.number or 0) > 1 for each in stands if each.collective)
-    still = Standstill(stands, seconds, stepped=went_on) if stands else None
+    still = Standstill(stands, seconds, stepped=went_on, source=RECORDER, silent=silent)
     world = max((d.world_size or 0 for d in dumps), default=0)
-    facts = {"torch": {"world_size": max(world, len(dumps))}}
-    return Window(name, "file", (), Recorded(standstill=still, looks=1, facts=facts))
+    facts = {"torch": {"world_size": max(world, len(dumps) + len(silent))}}
+    job = Recorded(standstill=still if stands else None, looks=1, facts=facts)
+    return Window(name, "file", (), job)
 
 
 def _stand(dump: Dump) -> Stand | None:
     entry = last_of(dump.entries)
     if entry is None:
-        return None
+        return _stand_of_count(dump)
     created = entry.get("time_created_ns")
     since = (dump.written_ns - created) / 1e9 if isinstance(created, int) else 0.0
-    return Stand(0, dump.rank, _chain(entry), max(0.0, since), 1.0, 0.0, collective_of(entry))
+    return Stand(0, dump.rank, _chain(dump, entry), max(0.0, since), 1.0, 0.0, collective_of(entry))
+
+
+def _stand_of_count(dump: Dump) -> Stand | None:
+    """Return a rank of which only how many it has begun is known: it waits in none."""
+    if dump.begun is None:
+        return None
+    number, group = dump.begun
+    last = Collective(number, group=group)
+    return Stand(0, dump.rank, _chain(dump, {}), math.inf, 1.0, 0.0, last)
 
 
 def last_of(entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -62,9 +81,9 @@ def collective_of(entry: Mapping[str, Any]) -> Collective:
     )
 
 
-def _chain(entry: Mapping[str, Any]) -> Chain:
+def _chain(dump: Dump, entry: Mapping[str, Any]) -> Chain:
     frames = entry.get("frames")
-    lines = [
+    lines = [CodeLine(*frame) for frame in dump.stack[:MOST_FRAMES]] or [
         CodeLine(str(each.get("filename")), _number(each.get("line")) or 0, str(each.get("name")))
         for each in (frames if isinstance(frames, list) else ())[:MOST_FRAMES]
         if isinstance(each, dict)

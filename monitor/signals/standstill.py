@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.runs.summary import STACKS, Watched, event_data, in_order, subjects
@@ -64,7 +65,7 @@ class Collective:
         """What it is, as a person would say it."""
         shapes = ("x".join(map(str, size)) or "1" for size in self.sizes)
         what = " ".join((*dict.fromkeys(self.types), ", ".join(shapes))).strip()
-        return f"{self.name} #{self.number}{f' of {what}' if what else ''}"
+        return f"{self.name or 'collective'} #{self.number}{f' of {what}' if what else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,10 @@ class Standstill:
     gpus: tuple[Mapping[Metric, float], ...] = ()
     # Whether it made steps before; the longest of them.
     stepped: bool = False
+    # Where all of this is from.
+    source: str = SAMPLES
+    # Ranks that were asked and do not answer, and why.
+    silent: Mapping[int, str] = field(default_factory=dict)
     step_s: float | None = None
 
 

@@ -25,6 +25,7 @@ from whyidle.monitor.signals.blended import (
     BESIDE_IDLE_GPU,
     BESIDE_OTHER_THREADS,
     BETWEEN_CALLS,
+    ON_A_RANKS_THREAD,
     ON_OTHER_THREADS,
     ON_THIS_THREAD,
     OWN_WORK,
@@ -202,7 +203,7 @@ class Window:
         if self.works_ahead:
             return ON_OTHER_THREADS if self._beside is None else BESIDE_OTHER_THREADS
         if self.device == "cpu":
-            return ON_THIS_THREAD
+            return ON_A_RANKS_THREAD if (self.world_size or 1) > 1 else ON_THIS_THREAD
         is_known = self.estimate is not None and Slice.COMPUTE in self.estimate.measured
         return BESIDE_IDLE_GPU if is_known else {}
 

@@ -27,6 +27,10 @@ _HEAD: Final = re.compile(
 _KEYS: Final = frozenset({"version", "entries", "pg_status", "pg_config"})
 
 
+# File, line, function.
+Frame = tuple[str, int, str]
+
+
 class NoDump(Exception):  # noqa: N818  an answer
     """Why a file is no dump that can be read."""
 
@@ -35,12 +39,15 @@ class NoDump(Exception):  # noqa: N818  an answer
 class Dump:
     """What one rank wrote."""
 
-    path: Path
     rank: int
     written_ns: int
     entries: tuple[Mapping[str, Any], ...]
     # How many ranks its largest group has; ``None``: it does not say.
-    world_size: int | None
+    world_size: int | None = None
+    # How many collectives of which group it has begun, where it has one group.
+    begun: tuple[int, str] | None = None
+    # Where its main thread is, the innermost first, if that was asked; else its entries may say.
+    stack: tuple[Frame, ...] = ()
 
 
 class _Plain(pickle.Unpickler):
@@ -79,13 +86,19 @@ def read(path: Path) -> Dump:
         with path.open("rb") as file:
             if not _HEAD.match(file.read(_HEAD_BYTES)):
                 raise NoDump("it does not begin like one")
-        data = _loaded(path.read_bytes())
+        raw = path.read_bytes()
     except OSError as error:
         raise NoDump(error.strerror or "it cannot be read") from None
+    return of_bytes(raw, int(rank[1]), stat.st_mtime_ns)
+
+
+def of_bytes(raw: bytes, rank: int, written_ns: int) -> Dump:
+    """Return what a rank's recorder had then, a pickle or JSON; raises NoDump."""
+    data = _loaded(raw)
     entries = data.get("entries") or []
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise NoDump("its entries are none")
-    return Dump(path, int(rank[1]), stat.st_mtime_ns, tuple(entries), _world(data))
+    return Dump(rank, written_ns, tuple(entries), _world(data), _begun(data))
 
 
 def _loaded(raw: bytes) -> dict[str, Any]:
@@ -108,3 +121,11 @@ def _world(data: Mapping[str, Any]) -> int | None:
         if isinstance(ranks, str):
             sizes.append(ranks.count(",") + 1)
     return max(sizes, default=None)
+
+
+def _begun(data: Mapping[str, Any]) -> tuple[int, str] | None:
+    try:
+        (status,), (group,) = data["pg_status"].values(), data["pg_config"].values()
+        return int(status["last_enqueued_collective"]), str(group["desc"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

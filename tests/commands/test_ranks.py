@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Monitor
+from tests.conftest import ROOT, Monitor
 
 pytest.importorskip("torch.distributed")
 
@@ -94,6 +94,38 @@ if __name__ == "__main__":
         some = [[sys.executable, __file__, str(n), *sys.argv[1:]] for n in range(2)]
         sys.exit(sum(each.wait() for each in [subprocess.Popen(one) for one in some]))
 """
+# The same with Hugging Face's launcher, which has a framework loaded itself.
+OF_ACCELERATE = """
+import os, sys, time
+import torch
+from accelerate import Accelerator
+
+def read(rank):
+    time.sleep(0.03 * (rank == 1))
+
+accelerator = Accelerator(cpu=True)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 256))
+data = torch.utils.data.DataLoader(torch.randn(4096, 256), 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model, optimizer, data = accelerator.prepare(model, optimizer, data)
+step, ends = 0, torch.tensor(0.0)
+while not ends:
+    for x in data:
+        read(accelerator.process_index)
+        optimizer.zero_grad()
+        accelerator.backward(model(x).square().mean())
+        optimizer.step()
+        step += 1
+        if step == 20:
+            accelerator.print("ready", flush=True)
+    ends = accelerator.reduce(torch.tensor(float(os.path.exists(sys.argv[-1]))))
+accelerator.end_training()
+"""
+TRAINERS = ROOT / ".venv" / "trainers" / "bin" / "python"
+ACCELERATE = (str(TRAINERS), "-m", "accelerate.commands.launch", "--multi_gpu",
+              "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no",
+              "--dynamo_backend", "no")  # fmt: skip
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
 
 
@@ -101,8 +133,8 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "
 def job(folder: Path, how: str) -> Iterator[int]:
     """Start a job, and yield the pid of who started its ranks once they train."""
     script, until = folder / "train.py", folder / "until"
-    script.write_text(OF_JAX if how == "jax" else JOB)
-    starts = TORCHRUN if how == "torchrun" else (sys.executable,)
+    script.write_text({"jax": OF_JAX, "accelerate": OF_ACCELERATE}.get(how, JOB))
+    starts = {"torchrun": TORCHRUN, "accelerate": ACCELERATE}.get(how, (sys.executable,))
     more = (free_port(),) if how == "jax" else (how, folder / "meet")
     errors = folder / "errors"
     with errors.open("w") as said:
@@ -115,8 +147,8 @@ def job(folder: Path, how: str) -> Iterator[int]:
         )
     try:
         assert process.stdout is not None
-        # Gloo says something before.
-        while (line := process.stdout.readline()) != "ready\n":
+        # Gloo says something before, maybe on the same line.
+        while not (line := process.stdout.readline()).endswith("ready\n"):
             assert line, "the job has ended"
         yield process.pid
     finally:
@@ -132,12 +164,14 @@ def free_port() -> int:
         return port
 
 
-@pytest.mark.parametrize("how", ["spawn", "popen", "torchrun", "jax"])
+@pytest.mark.parametrize("how", ["spawn", "popen", "torchrun", "accelerate", "jax"])
 def test_the_late_rank_is_named_whoever_started_it(
     how: str, monitor: Monitor, tmp_path: Path
 ) -> None:
     if how == "jax":
         pytest.importorskip("jax")
+    if how == "accelerate" and not TRAINERS.exists():
+        pytest.skip(".ci/trainers was not run")
     with job(tmp_path, how) as pid:
         watched = monitor("attach", pid, "--for", "16", "--no-trace", "--json", "-q")
         assert watched.returncode == 0, watched.stderr
@@ -150,6 +184,9 @@ def test_the_late_rank_is_named_whoever_started_it(
     (finding,) = (each for each in answer["findings"] if each["rule"] == "straggler_rank")
     assert finding["where"][0]["function"] == "read"
     assert finding["title"].startswith("Rank 1 comes last")
+    # The first rank is shown: on a CPU its thread waits for the other one.
+    slices = answer["budget"]["slices"]
+    assert how == "jax" or slices["exposed_comm"] > 0.4 * sum(slices.values())
 
 
 def test_a_trace_of_each_rank_at_the_same_time(monitor: Monitor, tmp_path: Path) -> None:

@@ -141,6 +141,15 @@ def test_without_a_trace_a_cpu_computes_where_the_framework_was_found() -> None:
     assert Slice.IDLE_QUEUE in made.not_measured
 
 
+def test_without_a_trace_a_rank_on_a_cpu_waits_in_the_framework_for_the_others() -> None:
+    facts = {"torch": {"backend": "cpu", "world_size": 2}}
+    samples = stacks((TORCH, (OWN,), 900), waited=0.9)
+    assert shares(estimate(window(facts=facts, stacks=samples))) == pytest.approx(
+        {"compute": 0.1, "exposed_comm": 0.9}
+    )
+    assert shares(estimate(window(facts=CPU, stacks=samples))) == {"compute": 1.0}
+
+
 def test_without_a_trace_jax_may_compute_beside_the_main_thread() -> None:
     jax = CodeLine("/v/site-packages/jax/_src/array.py", 2, "block_until_ready")
     samples = StackSamples()

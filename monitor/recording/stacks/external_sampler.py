@@ -76,11 +76,12 @@ class ExternalSampler:
         self._watched = {}
         return events
 
-    def _place(self, tracked: TrackedProcess) -> tuple[float, bool, bool, int, int]:
-        """Order them as readers do: the first stands for the job."""
-        key = tracked.key
+    def _place(self, tracked: TrackedProcess) -> tuple[float, bool, bool, bool, int, int]:
+        """Order them as readers do: the first stands for the job, and a launcher never steps."""
+        key, is_idle = tracked.key, tracked.agent_stats.steps.source is None
         number = float("inf") if tracked.rank is None else tracked.rank
-        return number, key != self._root, not tracked.has_framework, key.start_ticks, key.pid
+        is_other = key != self._root
+        return number, is_idle, is_other, not tracked.has_framework, key.start_ticks, key.pid
 
     def _take(self) -> list[JobEvent]:
         events: list[JobEvent] = []

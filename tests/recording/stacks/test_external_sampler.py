@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.link.conftest import FS, Puppet
-from tests.recording.records import stacks
+from tests.recording.records import stacks, steps, take
 from tests.recording.seated import BUSY, Job, Samples, goes_in, is_inside, stays_out, trainer
 from whyidle.monitor.attach.answers import Outcome, Refusal
 from whyidle.monitor.link.records import Frame, StackCount
@@ -128,6 +128,21 @@ def test_the_first_rank_is_sampled_often_and_some_others_now_and_then(
     assert samples.watched[ranks[1].key] == external_sampler.HZ
     assert samples.watched[ranks[0].key] == external_sampler.MOST_OF_RANK
     assert samples.watched[launcher.key] == external_sampler.OTHERS_HZ
+
+
+def test_a_launcher_leaves_its_place_to_who_makes_the_steps(
+    puppet: Puppet, samples: type[Samples]
+) -> None:
+    launcher, worker = tracked(puppet, 1), tracked(puppet, 10)
+    sampler = external_sampler.ExternalSampler(FS, launcher.key)
+    sampler.tick([launcher, worker], {})
+    assert list(samples.watched) == [launcher.key, worker.key]
+    take(worker.agent_stats, steps(1.0, 3.0, 3.0))
+    sampler.tick([launcher, worker], {})
+    assert samples.watched == {
+        worker.key: external_sampler.HZ,
+        launcher.key: external_sampler.OTHERS_HZ,
+    }
 
 
 def test_ranks_share_their_samples_and_their_loaders_workers_get_none(
