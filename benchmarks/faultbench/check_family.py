@@ -20,6 +20,8 @@ from benchmarks.faultbench.program import (  # noqa: E402  found by the line abo
 
 KEYS: Final = frozenset(
     {"loss", "model", "batch", "opt", "index", "params", "array", "tokens", "tensor", "arrays", "x"}
+    # Of programs of many processes: the number of this one.
+    | {"rank"}
 )
 
 

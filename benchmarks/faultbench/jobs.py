@@ -26,6 +26,7 @@ _NEIGHBOUR: Final = "while True: sum(range(10_000))"
 _COUNTER: Final = """
 import mmap as _mmap, os as _os, struct as _struct
 _counted = _mmap.mmap(_os.open(_os.environ["STEPS_FILE"], _os.O_RDWR), 16)
+# Ranks make their steps together, and count the same.
 def _count(array=None, _at=[0, 0]):
     _at[0] += 1
     _at[1] += array.shape[0] if getattr(array, "shape", ()) else 1
@@ -64,6 +65,7 @@ class Job:
 
     def __init__(self, case: Case, *, counting: bool = False) -> None:
         self.folder, program, self.lines = written(case, counting=counting)
+        self.starts_ranks = "mp.spawn(" in program.text
         self._steps = self.folder / "steps"
         self._steps.write_bytes(bytes(16))
         environment = {**os.environ, **program.environment, "STEPS_FILE": str(self._steps)}

@@ -77,6 +77,8 @@ def _py_spy(job: Job) -> list[tuple[str, int, int]]:
     spy = Path(sys.executable).with_name("py-spy")
     with tempfile.NamedTemporaryFile(suffix=".txt") as out:
         line = ["record", "-p", str(job.pid), "-d", str(PY_SPY_S), "-r", "50", "-f", "raw"]
+        # Of a process that only waits for its ranks it would see that.
+        line += ["--subprocesses"] if job.starts_ranks else []
         subprocess.run([spy, *line, "-o", out.name], capture_output=True, check=False)
         text = Path(out.name).read_text(errors="replace")
     seen: dict[tuple[str, int], int] = {}

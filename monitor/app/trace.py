@@ -136,10 +136,12 @@ def _now_of_ranks(files: tuple[str, ...], seconds: float, top: int, *, as_json: 
     _keep_ranks(read, found.folder, found.run, found.facts())
     forget(database(), found.dropped)
     where = "" if found.run is None else f" {found.run}"
-    say(
-        f"Traces of {found.count} of {len(found.ranks)} ranks, in {found.folder}.",
-        _SIDE_BY_SIDE.format(where),
-    )
+    look = _SIDE_BY_SIDE.format(where)
+    with Reader.open(database()) as reader:
+        if not reader.runs():
+            # The page shows them beside a recording, whichever it is.
+            look = f"{look}, once there is a recording: monitor attach {files[0]}"
+    say(f"Traces of {found.count} of {len(found.ranks)} ranks, in {found.folder}.", look)
 
 
 def _is_ours(path: Path) -> bool:

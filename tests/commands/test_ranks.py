@@ -193,6 +193,8 @@ def test_a_trace_of_each_rank_at_the_same_time(monitor: Monitor, tmp_path: Path)
     with job(tmp_path, "spawn") as pid:
         done = monitor("trace", pid, "--all-ranks", "--seconds", "0.5", "--json")
         assert done.returncode == 0, done.stderr
+        # No page shows anything before.
+        assert f"once there is a recording: monitor attach {pid}" in done.stderr
     answer = json.loads(done.stdout)
     taken = answer["taken"]
     assert [each["rank"] for each in taken["ranks"]] == [0, 1]
