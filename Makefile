@@ -52,4 +52,4 @@ help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 14
 
 clean: ## remove the virtual environment and all caches
-	rm -rf .venv build dist *.egg-info monitor/traces/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv build dist *.egg-info monitor/traces/*.so monitor/traces/*/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

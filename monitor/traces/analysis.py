@@ -60,10 +60,13 @@ def analyse_trace(path: Path, trace: Trace, step_ns: int | None = None) -> Analy
 
 def breakdown(trace: Trace, step_ns: int | None = None) -> Breakdown:
     """Account for every instant of each device."""
-    found = steps.agreeing(steps.as_run(trace, steps.find(trace)), step_ns, trace.ticks_per_ns)
-    hosts, index = HostTimelines(trace), launches.Index(trace)
     with ThreadPoolExecutor(WORKERS) as pool:
-        matched = pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices)
+        coming = pool.submit(HostTimelines, trace)
+        index = launches.Index(trace)
+        matched = list(pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices))
+        repeated = steps.as_run(trace, steps.find(trace, matched))
+        found = steps.agreeing(repeated, step_ns, trace.ticks_per_ns)
+        hosts = coming.result()
         reports = pool.map(
             lambda device, launched: _report(trace, device, launched, hosts, found),
             trace.devices,

@@ -52,7 +52,7 @@ def _mark_blocking_copies(trace: Trace) -> None:
     ids = [d.ops.correlation[np.isin(d.ops.kind, _PAGEABLE)] for d in trace.devices]
     if not ids or not len(trace.calls):
         return
-    pageable = np.unique(np.concatenate(ids))
+    pageable = np.concatenate(ids)
     row = trace.calls.row[np.isin(trace.calls.id, pageable[pageable >= 0])]
     copying = np.array([bool(COPY_CALL.search(name)) for name in trace.names], np.bool_)
     row = row[(trace.host.kind[row] == Cause.DRIVER_CALL) & copying[trace.host.name[row]]]

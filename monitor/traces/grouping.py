@@ -48,12 +48,15 @@ def order_of(first: Ints, then: Ints) -> Ints:
     """
     order = np.argsort(first, kind="stable")
     ordered = first[order]
-    same = np.flatnonzero(ordered[1:] == ordered[:-1])
-    if not len(same):
+    same = ordered[1:] == ordered[:-1]
+    del ordered
+    if not same.any():
         return order
-    alike = np.zeros(len(order), np.bool_)
-    alike[same], alike[same + 1] = True, True
-    places = np.flatnonzero(alike)
+    second = then[order]
+    if not (same & (second[1:] < second[:-1])).any():
+        return order
+    del second
+    places = np.flatnonzero(np.append(same, False) | np.append(False, same))
     rows = order[places]
     order[places] = rows[np.lexsort((then[rows], first[rows]))]
     return order

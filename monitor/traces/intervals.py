@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,12 @@ from numpy.typing import NDArray
 
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Flags, Ints, Kinds
+
+compiled: ModuleType | None
+try:
+    from whyidle.monitor.traces import _intervals as compiled
+except ImportError:  # built without a compiler
+    compiled = None
 
 
 def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -81,6 +88,11 @@ def aligned(*runs: Ints) -> tuple[Ints, list[Ints]]:
     The entry is -1 where the run has not begun. What np.searchsorted finds for each time alone,
     one merge finds for all of them.
     """
+    if compiled is not None:
+        times = np.empty(sum(map(len, runs)), np.int64)
+        rows = np.empty((len(runs), len(times)), np.int64)
+        count = compiled.aligned(tuple(map(np.ascontiguousarray, runs)), times, rows)
+        return times[:count], list(rows[:, :count])
     times = np.concatenate(runs)
     order = np.argsort(times, kind="stable")
     times = times[order]
@@ -98,11 +110,25 @@ def overlaid(first: Timeline, second: Timeline) -> Timeline:
     return Timeline(time, np.where(label == first.none, below, label), second.none).joined()
 
 
-def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Timeline:
+def sweep(start: Ints, end: Ints, label: Kinds, none: int, rows: Ints | None = None) -> Timeline:
     """Give every instant the lowest label that is open then; starts come sorted.
 
-    What overlaps nothing is its own label; the rest is reduced to a union of each label first:
-    host spans nest deeply, and what is left is short.
+    ``rows``: those of the intervals that count, in order.
+    """
+    rows = np.arange(len(start)) if rows is None else rows
+    if compiled is not None:
+        time, labels = np.empty(2 * len(rows), np.int64), np.empty(2 * len(rows), np.int8)
+        columns = map(np.ascontiguousarray, (start, end, label, rows))
+        count = compiled.sweep(*columns, none, time, labels)
+        if count >= 0:
+            return Timeline(time[:count].copy(), labels[:count].copy(), none)
+    return _sweep(start[rows], end[rows], label[rows], none)
+
+
+def _sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Timeline:
+    """What overlaps nothing is its own label; the rest becomes a union of each label first.
+
+    Host spans nest deeply, and what is left is short.
     """
     real = end > start
     if not real.all():

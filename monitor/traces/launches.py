@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whyidle.monitor.traces.grouping import order_of
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Ops, Table, Trace
 from whyidle.monitor.traces.names import GRAPH_LAUNCH
 
@@ -131,7 +132,7 @@ def graph_launches(trace: Trace, launched: Iterable[Launches]) -> GraphLaunches:
 def _by_process(trace: Trace) -> dict[int, _ByIds]:
     """The calls and operators of each process, where several make calls."""
     pids = np.array([-1 if t.pid is None else t.pid for t in trace.threads], np.int64)
-    if len(np.unique(pids[pids >= 0])) < 2:
+    if len({pid for pid in pids.tolist() if pid >= 0}) < 2:
         return {}
     callers = pids[trace.host.thread[trace.calls.row]]
     makers = np.unique(callers[callers >= 0]).tolist()
@@ -148,7 +149,7 @@ def _first_of_each(links: Links, order: Ints) -> Links:
     """Keep one row an id: the one that comes first in this order."""
     if (links.id[1:] > links.id[:-1]).all():
         return links
-    links = links.take(np.lexsort((order[links.row], links.id)))
+    links = links.take(order_of(links.id, order[links.row]))
     return links.take(np.r_[True, links.id[1:] != links.id[:-1]])
 
 

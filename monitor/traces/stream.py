@@ -8,10 +8,12 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+Some = TypeVar("Some")
 
 GZIP: Final = b"\x1f\x8b"
 # One piece of work: what is decompressed at once, and what is read of the file for it. (Above
@@ -77,11 +79,33 @@ class Stream:
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+    def fill(self, place: memoryview) -> int:
+        """Put the next bytes there, and return how many; fewer than have room only at the end."""
+        done = 0
+        while done < len(place) and (size := self._fill(place[done:])):
+            done += size
+        return done
+
+    def _fill(self, place: memoryview) -> int:
+        try:
+            size = self._file.readinto(place[:PIECE]) or 0
+        except OSError as error:
+            self._unread(error)
+            size = 0
+        self.position += size
+        self.consumed += size
+        return size
+
     def skip(self, size: int) -> None:
         """Leave out this many bytes."""
-        while size > 0 and (piece := self._piece(size)):
-            self.position += len(piece)
-            size -= len(piece)
+        try:
+            here = min(max(size, 0), os.fstat(self._file.fileno()).st_size - self.position)
+            if here > 0:
+                self._file.seek(here, os.SEEK_CUR)
+                self.position += here
+                self.consumed += here
+        except OSError as error:
+            self._unread(error)
 
     def _piece(self, size: int) -> bytes:
         """Return some of the bytes that come next, none at the end."""
@@ -93,8 +117,11 @@ class Stream:
         try:
             return self._file.read(size) or b""
         except OSError as error:
-            self.damage = f"the file could not be read further: {error.strerror}"
+            self._unread(error)
             return b""
+
+    def _unread(self, error: OSError) -> None:
+        self.damage = f"the file could not be read further: {error.strerror}"
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +142,18 @@ class GzipStream(Stream):
         self._between = True  # two members
         self._ended = False
         self._careful = False
+
+    def fill(self, place: memoryview) -> int:
+        """Put the next bytes there, and return how many; fewer than have room only at the end."""
+        block = self.read(len(place))
+        place[: len(block)] = block
+        return len(block)
+
+    def skip(self, size: int) -> None:
+        """Leave out this many bytes."""
+        while size > 0 and (piece := self._piece(size)):
+            self.position += len(piece)
+            size -= len(piece)
 
     def _piece(self, size: int) -> bytes:
         while not self._ended:
@@ -184,10 +223,10 @@ class GzipStream(Stream):
         self.damage = self.damage or damage
 
 
-def ahead(stream: Stream, size: int) -> Iterator[bytes]:
-    """Yield blocks of this size; the next one is decompressed while one is worked on."""
+def ahead(items: Iterator[Some]) -> Iterator[Some]:
+    """Yield the same; the next one is made by another thread while one is worked on."""
     with ThreadPoolExecutor(1) as other:
-        coming = other.submit(stream.read, size)
-        while block := coming.result():
-            coming = other.submit(stream.read, size)
-            yield block
+        coming = other.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = other.submit(next, items, None)
+            yield item

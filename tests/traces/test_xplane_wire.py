@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 from tests.longer import examples
 from tests.traces.xplane_bytes import EPOCH, Plane, block, load, number, reread, space, varint
 from whyidle.monitor.traces.model import Trace
-from whyidle.monitor.traces.xplane import chunks, layouts, walks
+from whyidle.monitor.traces.xplane import chunks
 from whyidle.monitor.traces.xplane.vector import Buffer, varints
 
 ENDS = [0, 1, 127, 128, 16_383, 16_384, (1 << 49) - 1, 1 << 49, (1 << 56) - 1]
@@ -114,15 +114,23 @@ def wanted(data: bytes, origin_ns: int) -> list[Row]:
     return sorted(found)
 
 
+def seeded(path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Write a small file as the benchmark's large one."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    spec = importlib.util.find_spec("xplane_file")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    module.write(path, 1, 1)
+    return path.read_bytes()
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Buffers, strides and groups so small that a little file meets every edge of them."""
+    """Buffers so small that a little file meets every edge of them."""
     monkeypatch.setattr(chunks, "CHUNK", 24 << 10)
-    monkeypatch.setattr(walks, "_STRIDE", 512)
-    monkeypatch.setattr(walks, "_FEW", 2)
-    monkeypatch.setattr(layouts, "_FEW", 4)
-    monkeypatch.setattr(layouts, "_BLOCK", 16)
-    monkeypatch.setattr(layouts, "_MEMORY", 4 << 10)
 
 
 @pytest.mark.usefixtures("small")
@@ -178,16 +186,7 @@ def test_an_event_larger_than_the_buffer_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_the_seeded_file_of_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    spec = importlib.util.find_spec("xplane_file")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    path = tmp_path / "seeded.xplane.pb"
-    module.write(path, 1, 1)
-    data = path.read_bytes()
+    data = seeded(tmp_path / "seeded.xplane.pb", monkeypatch)
     trace = load(tmp_path, data)
     assert rows(trace) == wanted(data, trace.origin_ns or 0)
     assert trace.events == sum(map(len, reread(data).values()))

@@ -50,19 +50,24 @@ def account(  # noqa: PLR0913, PLR0917  what an account is made of
     line, until = device_line(device.ops, *window)
     filled = until > line.time
     busy, idle = (line.label != IDLE) & filled, (line.label == IDLE) & filled
+    works = _segments(line.time[busy], until[busy], line.label[busy], -1)
+    gap = line.time[idle], until[idle]
+    del line, until
     skew, launchers = facts.skew, facts.launchers
     main = hosts.main if facts.busiest is None else facts.busiest
     facts, launched = replace(facts, busiest=main), set_back(launches, skew)
-    gaps = gaps_of(line.time[idle], until[idle], device.ops, launched, facts)
+    gaps = gaps_of(*gap, device.ops, launched, facts)
+    del gap, launched
     provable = bool(launchers) or device.kind == "cpu"
     parts = [
-        _segments(line.time[busy], until[busy], line.label[busy], -1),
+        works,
         _queued(gaps, HOLE_NS * trace.ticks_per_ns),
         *(
             _host_part(some, hosts, launchers | {main}, skew, provable)
             for some in _blocks(gaps.take(gaps.returned > gaps.start))
         ),
     ]
+    del works, gaps
     return Budget(_tiled(parts), skew)
 
 
@@ -71,7 +76,9 @@ def _segments(start: Ints, end: Ints, cause: Kinds | Ints, thread: int) -> Segme
 
 
 def _tiled(parts: list[Segments]) -> Segments:
+    """Put them in order; of each only the columns are left that are not joined yet."""
     segments = Segments.joined(parts)
+    parts.clear()
     segments = segments.take(np.argsort(segments.start, kind="stable"))
     if (segments.start[1:] != segments.end[:-1]).any():
         raise AssertionError("the account of a device has a hole or an overlap")

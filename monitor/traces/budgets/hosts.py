@@ -49,8 +49,8 @@ class HostTimelines:
         """What this thread did."""
         if thread not in self._own:
             rows = self._rows[thread] if thread >= 0 else np.zeros(0, np.int64)
-            s = self._host.take(rows)
-            self._own[thread] = sweep(s.start, s.end, s.kind, Cause.HOLE)
+            s = self._host
+            self._own[thread] = sweep(s.start, s.end, s.kind, Cause.HOLE, rows)
         return self._own[thread]
 
     def others(self, thread: int, launchers: frozenset[int]) -> Timeline:
@@ -69,10 +69,8 @@ class HostTimelines:
             counts = (launches | ~_BYSTANDS[s.kind]) & (s.thread != thread) & ~self._hidden[s.kind]
             if process >= 0:
                 counts &= np.isin(self._process, (process, -1))[s.thread]
-            use = np.flatnonzero(counts)
-            kind = s.kind[use]
-            kind[(kind == Cause.SYNC) & ~launches[use]] = Cause.BLOCKED
-            line = sweep(s.start[use], s.end[use], kind, Cause.HOLE)
+            kind = np.where((s.kind == Cause.SYNC) & ~launches, np.int8(Cause.BLOCKED), s.kind)
+            line = sweep(s.start, s.end, kind, Cause.HOLE, np.flatnonzero(counts))
             self._others[process, thread, launchers] = line
         return self._others[process, thread, launchers]
 

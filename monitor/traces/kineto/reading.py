@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from whyidle.monitor.core.errors import UsageProblem
@@ -45,7 +46,7 @@ class _Reader:
     def read(self, source: Source, stream: Stream, progress: Progress | None, chunk: int) -> str:
         """Read all there is; return why that was not all of it, if so."""
         try:
-            for block in ahead(stream, chunk):
+            for block in ahead(iter(partial(stream.read, chunk), b"")):
                 self.document.feed(block)
                 if progress:
                     progress(stream.consumed, source.size)

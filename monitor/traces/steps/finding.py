@@ -7,11 +7,13 @@ job is one compiled call a step, so there the calls come first (right in 12 of 1
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 
+from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Flags, Ints, Trace
 from whyidle.monitor.traces.steps.markers import marked
 from whyidle.monitor.traces.steps.recurring import BusiestProcess, FoundSteps
@@ -54,16 +56,16 @@ def _uncut(took: Ints) -> Ints:
     return took[whole]
 
 
-def find(trace: Trace) -> TraceSteps:
-    """Find the steps of a trace and say how."""
+def find(trace: Trace, launched: Sequence[Launches] | None = None) -> TraceSteps:
+    """Find the steps of a trace and say how; ``launched``: of each device, where that is known."""
     if by_marker := marked(trace):
         return TraceSteps("markers", *by_marker)
-    return repeated(trace)
+    return repeated(trace, launched)
 
 
-def repeated(trace: Trace) -> TraceSteps:
+def repeated(trace: Trace, launched: Sequence[Launches] | None = None) -> TraceSteps:
     """Find the steps by what repeats, whatever markers there are."""
-    job = BusiestProcess(trace)
+    job = BusiestProcess(trace, launched)
     # Nsight Systems records jobs of either.
     jitted = job.jitted_calls() if trace.format == "nsys" else None
     found = jitted or (_in_xplane(job) if trace.format == "xplane" else _in_torch(job))

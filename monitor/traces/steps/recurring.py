@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
+from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Spans, Trace
 from whyidle.monitor.traces.steps.anchors import anchors
 from whyidle.monitor.traces.steps.repetition import TOLERANCE, period
@@ -37,9 +39,9 @@ FoundSteps = tuple[Ints, Ints, str]
 class BusiestProcess:
     """The busiest process of a trace, and what recurs in it."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, launched: Sequence[Launches] | None = None) -> None:
         self._names = trace.names
-        self._work = submitted(trace)
+        self._work = submitted(trace, launched)
         self._host = same_process(trace, self._work)
         self._first = int(self._host.start.min(initial=np.iinfo(np.int64).max))
         self._last = max(
@@ -96,11 +98,12 @@ class BusiestProcess:
 
     def _named(self, pattern: re.Pattern[str], *kinds: Cause) -> Spans:
         """Host spans of these kinds and names; each name is looked at once."""
-        host = self._host.take(np.isin(self._host.kind, kinds))
-        wanted = np.zeros(len(self._names), np.bool_)
-        for name in present(host.name[host.name >= 0]):
-            wanted[name] = bool(pattern.search(self._names[name]))
-        return host.take(wanted[host.name] if len(wanted) else slice(0))
+        host = self._host
+        wanted = np.zeros(len(self._names) + 1, np.bool_)
+        for name in present(host.name):
+            wanted[name] = name >= 0 and bool(pattern.search(self._names[name]))
+        rows = np.flatnonzero(wanted[host.name])
+        return host.take(rows[np.isin(host.kind[rows], kinds)])
 
     def _cut(self, cuts: Ints, work: Ints, how: str) -> FoundSteps | None:
         start, end = between(cuts, work, self._first, self._last)

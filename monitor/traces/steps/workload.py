@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Spans, Table, Trace
 
 
@@ -23,27 +25,30 @@ class Work(Table):
     done: Ints
 
 
-def submitted(trace: Trace) -> Work:
+def submitted(trace: Trace, launched: Sequence[Launches] | None = None) -> Work:
     """Return the operations of the busiest device; on a CPU the operators of the framework.
+
+    ``launched`` has the launches of each device, where they are known already.
 
     Operations whose launch is not in the trace are left out, unless that is so for all: they
     were launched before it began, and belong to no step of it.
     """
-    devices = [d for d in trace.devices if d.kind != "cpu"]
-    if not devices:
+    sizes = {i: len(d.ops) for i, d in enumerate(trace.devices) if d.kind != "cpu"}
+    if not sizes:
         return _operators(trace)
-    ops = max((d.ops for d in devices), key=len)
-    launched = launches.match(trace, ops)
-    known = launched.how != launches.UNKNOWN
+    busiest = max(sizes, key=lambda i: sizes[i])
+    ops = trace.devices[busiest].ops
+    calls = launches.match(trace, ops) if launched is None else launched[busiest]
+    known = calls.how != launches.UNKNOWN
     if not known.any():
         return Work.of(start=ops.start, end=ops.end, name=ops.name, begun=ops.start, done=ops.end)
     rows = np.flatnonzero(known)
-    rows = rows[np.argsort(launched.start[rows], kind="stable")]
+    rows = rows[np.argsort(calls.start[rows], kind="stable")]
     return Work(
-        start=launched.start[rows],
-        end=launched.end[rows],
+        start=calls.start[rows],
+        end=calls.end[rows],
         name=ops.name[rows],
-        thread=launched.thread[rows],
+        thread=calls.thread[rows],
         begun=ops.start[rows],
         done=ops.end[rows],
     )

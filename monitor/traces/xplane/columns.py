@@ -29,19 +29,6 @@ class Columns(Table):
     details: Ids
 
 
-def by_time(start: Ints, then: Ints) -> Ints:
-    """Return the order by start, and by ``then`` where two start together."""
-    # Lines come in order: a stable sort merges them, far faster than one by two keys.
-    order = np.argsort(start, kind="stable")
-    sorted_ = start[order]
-    same = sorted_[1:] == sorted_[:-1]
-    if same.any():
-        tied = np.flatnonzero(np.r_[same, False] | np.r_[False, same])
-        rows = order[tied]
-        order[tied] = rows[np.lexsort((then[rows], start[rows]))]
-    return order
-
-
 def column(parts: list[Some], name: str) -> Ints:
     """Put one column of several tables together."""
     joined: Ints = np.concatenate([getattr(part, name) for part in parts])
@@ -49,5 +36,10 @@ def column(parts: list[Some], name: str) -> Ints:
 
 
 def arranged(kind: type[Some], parts: list[Some], order: Ints) -> Some:
-    """Put tables together in this order, a column after the other: memory is what costs time."""
-    return kind(**{name: column(parts, name)[order] for name in kind.columns()})
+    """Put tables together in this order, column after column, and empty them: memory is time."""
+    found = {}
+    for name in kind.columns():
+        found[name] = column(parts, name)[order]
+        for part in parts:
+            setattr(part, name, found[name][:0])
+    return kind(**found)

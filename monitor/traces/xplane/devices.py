@@ -7,9 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.traces.grouping import order_of
 from whyidle.monitor.traces.model import Flags, Ids, Kinds, Marks, Ops
 from whyidle.monitor.traces.names import copy_cause, kernel_cause
-from whyidle.monitor.traces.xplane.columns import Columns, arranged, by_time, column
+from whyidle.monitor.traces.xplane.columns import Columns, arranged, column
 from whyidle.monitor.traces.xplane.interning import Interner, PerName
 from whyidle.monitor.traces.xplane.plane_reader import DEVICE_STATS, PlaneRequest
 from whyidle.monitor.traces.xplane.planes import Line, Plane
@@ -81,7 +82,7 @@ class Gpu:
         """Return what ran, in order."""
         parts = [Ops.of(), *self._parts]
         self._parts = []
-        order = by_time(column(parts, "start"), column(parts, "correlation"))
+        order = order_of(column(parts, "start"), column(parts, "correlation"))
         return arranged(Ops, parts, order)
 
 
@@ -130,7 +131,7 @@ class Tpu(Gpu):
 
 
 def _sorted(parts: list[Marks]) -> Marks:
-    return arranged(Marks, parts, by_time(column(parts, "start"), -column(parts, "end")))
+    return arranged(Marks, parts, order_of(column(parts, "start"), -column(parts, "end")))
 
 
 def _size(details: str) -> int:

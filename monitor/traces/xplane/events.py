@@ -10,15 +10,12 @@ import numpy as np
 
 from whyidle.monitor.core.protobuf import Damaged
 from whyidle.monitor.traces.model import Flags, Ids, Ints
-from whyidle.monitor.traces.xplane import stats
-from whyidle.monitor.traces.xplane.layouts import Layouts, Places
+from whyidle.monitor.traces.xplane import compiled, stats
 from whyidle.monitor.traces.xplane.odd import OddEvent, read_odd
 from whyidle.monitor.traces.xplane.vector import Buffer, varints
 
 # The fields of an event before its stats, as tags.
-_ID: Final = 0x08
-_OFFSET: Final = 0x10
-_DURATION: Final = 0x18
+_HEAD: Final = {"name": 0x08, "start": 0x10, "duration": 0x18}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,90 +34,98 @@ class WantedStats:
 
 
 @dataclass(slots=True)
-class Events:
-    """Events in the order of the file; times in ps since the begin of their line."""
+class Said:
+    """What events say, as it stands in the buffer; times in ps since the begin of their line."""
 
-    begin: Ints  # place in the buffer
+    bodies: Ints
+    ends: Ints
     name: Ints  # metadata_id
     start: Ints
     duration: Ints
-    stats: dict[int, Ints]  # of each stat asked for; -1 where the event has none
+    stats: Ints  # a row for each one asked for, as stats.py has them
+    odd: Flags  # to be read field by field
+
+    @classmethod
+    def of(cls, buffer: Buffer, bodies: Ints, ends: Ints, wanted: WantedStats) -> Said:
+        """Decode the events that lie there."""
+        rows = len(bodies)
+        name, start, duration = (np.empty(rows, np.int64) for _ in range(3))
+        values = np.full((len(wanted.ids), rows), stats.NONE)
+        values[: len(wanted.numbers)] = -1
+        said = cls(bodies, ends, name, start, duration, values, np.zeros(rows, np.bool_))
+        if compiled.scan is None:
+            _decode(buffer, said, wanted)
+        else:
+            columns = name, start, duration, values, said.odd
+            compiled.scan.decode(buffer.data, bodies, ends, wanted.numbers, wanted.texts, *columns)
+        return said
+
+
+@dataclass(slots=True)
+class Events:
+    """Events in the order of the file."""
+
+    line: Ids
+    name: Ints  # metadata_id
+    start: Ints
+    duration: Ints
+    stats: dict[int, Ints | Ids]  # of each stat asked for; -1 where the event has none
 
     def take(self, rows: Ints | Flags) -> Events:
         """Return these rows only."""
         found = {key: column[rows] for key, column in self.stats.items()}
-        begin, name = self.begin[rows], self.name[rows]
-        return Events(begin, name, self.start[rows], self.duration[rows], found)
+        line, name = self.line[rows], self.name[rows]
+        return Events(line, name, self.start[rows], self.duration[rows], found)
 
 
-class Decoder:
-    """Decodes the events of one plane."""
-
-    def __init__(self, buffer: Buffer, wanted: WantedStats) -> None:
-        self._buffer = buffer
-        self._wanted = wanted
-        self._layouts = Layouts(wanted.ids)
-
-    def decode(self, starts: Ints) -> tuple[Events, int]:
-        """Decode the events that begin at these places; return them and how many are damaged."""
-        buffer, ids = self._buffer, self._wanted.ids
-        length, size = varints(buffer.words[starts + 1])
-        body = starts + 1 + size
-        end = body + length
-        odd = np.zeros(len(starts), np.bool_)
-        name, at = _optional(buffer, body, _ID, odd)
-        start, at = _optional(buffer, at, _OFFSET, odd)
-        duration, at = _optional(buffer, at, _DURATION, odd)
-        odd |= at > end
-        found = {key: np.full(len(starts), -1, np.int64) for key in ids}
-        places, rest = self._layouts.find(buffer, at, end, np.flatnonzero((at < end) & ~odd))
-        more, again = stats.walk(buffer, at, end, rest, ids)
-        odd[again] = True
-        self._keep([*places, *more], found)
-        events = Events(starts, name, start, duration, found)
-        if not odd.any():
-            return events, 0
-        return _mend(buffer, events, (body, end), np.flatnonzero(odd), self._wanted)
-
-    def _keep(self, places: list[Places], columns: dict[int, Ints]) -> None:
-        for key, column in columns.items():
-            mine = [(rows, at) for which, rows, at in places if which == key]
-            if mine:
-                rows, at = (np.concatenate(parts) for parts in zip(*mine, strict=True))
-                column[rows] = self._values(key, at)
-
-    def _values(self, key: int, at: Ints) -> Ints | Ids:
-        tag, number, begin = stats.values(self._buffer, at)
-        if key in self._wanted.numbers:
-            return np.where((tag == stats.UINT) | (tag == stats.INT), number, -1)
-        refers = tag == stats.REF
-        if refers.all():
-            return self._wanted.refer(number)
-        names = np.full(len(at), -1)
-        names[refers] = self._wanted.refer(number[refers])
-        texts = tag == stats.STRING
-        found = stats.texts(self._buffer, begin[texts], number[texts])
-        names[texts] = [self._wanted.keep(t) for t in found]
-        return names
+def events_of(buffer: Buffer, said: Said, line: Ids, wanted: WantedStats) -> tuple[Events, int]:
+    """Give names their numbers, and read odd events again; return how many are damaged, too."""
+    odd = np.flatnonzero(said.odd)
+    said.stats[:, odd] = stats.NONE
+    found: dict[int, Ints | Ids] = {}
+    for key, column in zip(wanted.ids, said.stats, strict=True):
+        found[key] = column if key in wanted.numbers else _names(buffer, column, wanted)
+    events = Events(line, said.name, said.start, said.duration, found)
+    return _mend(buffer, events, said, odd, wanted) if len(odd) else (events, 0)
 
 
-def _optional(buffer: Buffer, at: Ints, tag: int, odd: Flags) -> tuple[Ints, Ints]:
-    """Decode a number that may not be there, in which case it is 0."""
-    value, size = varints(buffer.words[at + 1])
-    there = buffer.bytes[at] == tag
-    odd |= there & (size == 0)
-    if there.all():
-        return value, at + 1 + size
-    return np.where(there, value, 0), np.where(there, at + 1 + size, at)
+def _names(buffer: Buffer, column: Ints, wanted: WantedStats) -> Ids:
+    refers = column >= stats.UNKNOWN
+    if refers.all():
+        return wanted.refer(column)
+    names: Ids = np.full(len(column), -1, np.int32)
+    names[refers] = wanted.refer(column[refers])
+    texts = np.flatnonzero(~refers & (column != stats.NONE))
+    names[texts] = [wanted.keep(stats.text_at(buffer, said)) for said in column[texts].tolist()]
+    return names
+
+
+def _decode(buffer: Buffer, said: Said, wanted: WantedStats) -> None:
+    """Decode many events at once: what the compiled loop does one after the other."""
+    at, end, odd = said.bodies, said.ends, said.odd
+    for column, tag in _HEAD.items():
+        value, size = varints(buffer.words[at + 1])
+        there = (buffer.bytes[at] == tag) & (at < end)
+        odd |= there & (size == 0)
+        getattr(said, column)[:] = np.where(there, value, 0)
+        at = np.where(there, at + 1 + size, at)
+    odd |= at > end
+    rows = np.flatnonzero((at < end) & ~odd)
+    places, again = stats.walk(buffer, at, end, rows, wanted.ids)
+    odd[again] = True
+    for key, place, column in zip(wanted.ids, places, said.stats, strict=True):
+        rows = np.flatnonzero(place)
+        column[rows] = stats.values(buffer, place[rows], numbers=key in wanted.numbers)
 
 
 def _mend(
-    buffer: Buffer, events: Events, spans: tuple[Ints, Ints], rows: Ints, wanted: WantedStats
+    buffer: Buffer, events: Events, said: Said, rows: Ints, wanted: WantedStats
 ) -> tuple[Events, int]:
     """Read the odd events one by one, and leave out what is none."""
-    keep = np.ones(len(events.begin), np.bool_)
+    keep = np.ones(len(events.name), np.bool_)
     damaged = 0
-    for row, at, end in zip(rows.tolist(), *(s[rows].tolist() for s in spans), strict=True):
+    bodies, ends = said.bodies[rows].tolist(), said.ends[rows].tolist()
+    for row, at, end in zip(rows.tolist(), bodies, ends, strict=True):
         try:
             event = read_odd(buffer.data, at, end, wanted.ids)
         except Damaged:

@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.traces.grouping import order_of
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Marks, Spans, Thread
 from whyidle.monitor.traces.names import Category, host_cause
-from whyidle.monitor.traces.xplane.columns import Columns, arranged, by_time, column
+from whyidle.monitor.traces.xplane.columns import Columns, arranged, column
 from whyidle.monitor.traces.xplane.interning import Interner, PerName
 from whyidle.monitor.traces.xplane.plane_reader import CALL_STATS, HOST_STATS, PlaneRequest
 from whyidle.monitor.traces.xplane.planes import METADATA, Line, Plane
@@ -141,14 +142,14 @@ class HostPlanes:
         """Return all spans in order, and which of them launch what."""
         parts, ids = self._spans, np.concatenate(self._ids)
         self._spans, self._ids = [], []
-        order = by_time(column(parts, "start"), -column(parts, "end"))
+        order = order_of(column(parts, "start"), -column(parts, "end"))
         spans, ids = arranged(Spans, parts, order), ids[order]
         rows = np.flatnonzero(ids >= 0)
         return spans, Links.of(row=rows, id=ids[rows])
 
     def marks(self) -> Marks:
         """Return the steps in order."""
-        order = by_time(column(self._marks, "start"), -column(self._marks, "end"))
+        order = order_of(column(self._marks, "start"), -column(self._marks, "end"))
         return arranged(Marks, self._marks, order)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.core.protobuf import text
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Ids, Ints
 
 NAMELESS: Final = "(no name in the file)"
@@ -54,7 +55,7 @@ class Lookup:
         found = self._known[keys]
         new = found == _UNSEEN
         if new.any():
-            for key in np.unique(keys[new]).tolist():
+            for key in present(keys[new]):
                 self._known[key] = self._name(key)
             found = self._known[keys]
         return found
@@ -79,7 +80,7 @@ class PerName:
         if len(self._names) >= len(self._table):
             self._grow(2 * len(self._names) + 1)
         if not self._asked[ids].all():
-            for name in np.unique(ids[~self._asked[ids]]).tolist():
+            for name in present(ids[~self._asked[ids]]):
                 self._table[name] = self._question(self._names[name])
             self._asked[ids] = True
         return self._table[ids]

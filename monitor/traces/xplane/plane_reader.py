@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from whyidle.monitor.traces.model import Ids, Ints
 from whyidle.monitor.traces.xplane.chunks import Chunks
 from whyidle.monitor.traces.xplane.clock import Clock
 from whyidle.monitor.traces.xplane.columns import Columns
-from whyidle.monitor.traces.xplane.events import Decoder, Events, WantedStats
+from whyidle.monitor.traces.xplane.events import Events, WantedStats, events_of
 from whyidle.monitor.traces.xplane.interning import Interner, Lookup
 from whyidle.monitor.traces.xplane.planes import Line, Plane
 
@@ -31,6 +32,8 @@ _COLUMNS: Final = _NUMBERS | _TEXTS
 CALL_STATS: Final = ("correlation_id", "_r", "step_num")
 HOST_STATS: Final = (*CALL_STATS, "hlo_op", "hlo_module", "tf_op")
 DEVICE_STATS: Final = ("correlation_id", *(name for name in _TEXTS if name != "tf_op"))
+# A plane has one number for each of them: what has more means ill.
+_MOST_KEYS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +59,16 @@ class PlaneReader:
 
     def read(self, plane: Plane, request: PlaneRequest) -> None:
         """Hand over the events of the lines that are wanted, and count those of the others."""
-        keys = {k: name for k, data in plane.stats.items() if (name := text(data)) in request.stats}
-        decoder = Decoder(self._chunks.buffer, self._wanted(plane, keys))
+        named = ((key, text(data)) for key, data in plane.stats.items())
+        keys = dict(islice(((k, n) for k, n in named if n in request.stats), _MOST_KEYS))
+        wanted = self._wanted(plane, keys)
         names = Lookup(plane.events | plane.shown, self._intern)
         lines = np.array([request.line(line) for line in plane.lines], np.bool_)
         begins = self._clock.begins(plane.lines)
-        for chunk in self._chunks.of(plane):
-            mine = chunk.only(lines)
-            if not len(mine):
-                continue
-            events, damaged = decoder.decode(mine)
+        for chunk in self._chunks.of(plane, lines, wanted):
+            events, damaged = events_of(chunk.buffer, chunk.said, chunk.line, wanted)
             self.damaged += damaged
-            line = chunk.lines_of(events.begin)
-            columns = self._columns(events, line, names(events.name), begins, keys)
+            columns = self._columns(events, names(events.name), begins, keys)
             if len(columns):
                 request.take(columns)
 
@@ -80,14 +80,12 @@ class PlaneReader:
             keep=self._intern,
         )
 
-    def _columns(
-        self, events: Events, line: Ids, name: Ids, begins: Ints, keys: dict[int, str]
-    ) -> Columns:
-        found: dict[str, Ints] = {}
+    def _columns(self, events: Events, name: Ids, begins: Ints, keys: dict[int, str]) -> Columns:
+        found: dict[str, Ints | Ids] = {}
         for key, stat in keys.items():
             column, values = _COLUMNS[stat], events.stats[key]
             # Two stats may fill one column; no event has both.
             found[column] = np.maximum(found[column], values) if column in found else values
-        start, end, sane = self._clock.spans(begins, line, events.start, events.duration)
-        columns = Columns.of(line=line, name=name, start=start, end=end, **found)
+        start, end, sane = self._clock.spans(begins, events.line, events.start, events.duration)
+        columns = Columns.of(line=events.line, name=name, start=start, end=end, **found)
         return columns if sane is None else columns.take(sane)

@@ -1,21 +1,25 @@
-"""The stats of many events at once: all their first ones, then all their second ones, and so on."""
+"""The stats of many events at once: all their first ones, then all their second ones, and so on.
+
+What a stat says is one number: that of a number, or of what refers to a text; and for a text
+itself ``TEXT`` less the place of its tag in the buffer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
-from whyidle.monitor.core.protobuf import text
+from whyidle.monitor.core.protobuf import Damaged, text, varint
 from whyidle.monitor.traces.model import Flags, Ints
-from whyidle.monitor.traces.xplane.layouts import Places
 from whyidle.monitor.traces.xplane.odd import MOST_STATS
 from whyidle.monitor.traces.xplane.vector import Buffer, Words, varints
 
 STAT: Final = 0x22
 # What a value is, by its tag.
 UINT, INT, STRING, REF = 0x18, 0x20, 0x2A, 0x38
+# No stat of that name; a number, or what refers to a text, that is too large; a text.
+NONE, UNKNOWN, TEXT = np.iinfo(np.int64).min, -1, -2
 # No text that we keep is longer.
 MOST: Final = 4096
 _ID: Final = 0x08
@@ -25,12 +29,12 @@ _ONE: Final = _U(1)
 
 def walk(
     buffer: Buffer, at: Ints, end: Ints, rows: Ints, ids: tuple[int, ...]
-) -> tuple[list[Places], Ints]:
-    """Walk the stats from ``at`` to ``end`` of each event; return those asked for, and odd events.
+) -> tuple[Ints, Ints]:
+    """Walk the stats from ``at`` to ``end`` of each event.
 
-    An odd event is to be read again, by itself: what was found in it does not count.
+    Return for each of those asked for where the tag of its value is, or 0; and odd events.
     """
-    places: list[Places] = []
+    places = np.zeros((len(ids), len(at)), np.int64)
     odd = [rows[:0]]
     at, end = at[rows], end[rows]
     # A turn costs the same for one event as for hundreds: what has stats without end is odd.
@@ -42,16 +46,17 @@ def walk(
         plain &= (after <= end) & (at + tag < after)
         if not plain.all():
             odd.append(rows[~plain])
-        for wanted in ids:
+        for mine, wanted in zip(places, ids, strict=True):
             hit = np.flatnonzero(key == wanted)
-            if len(hit):
-                places.append((wanted, rows[hit], (at + tag)[hit]))
+            mine[rows[hit]] = (at + tag)[hit]
         on = plain & (after < end)
         if on.all():
             at = after
         else:
             rows, at, end = rows[on], after[on], end[on]
-    return places, np.concatenate([*odd, rows])
+    again = np.concatenate([*odd, rows])
+    places[:, again] = 0
+    return places, again
 
 
 def _heads(word: Words) -> tuple[Ints, Ints, Ints, Flags]:
@@ -73,18 +78,21 @@ def _heads(word: Words) -> tuple[Ints, Ints, Ints, Flags]:
     return key.view(np.int64), tag.view(np.int64), (head + length).view(np.int64), plain
 
 
-def values(buffer: Buffer, at: Ints) -> tuple[Ints, Ints, Ints]:
-    """Decode values by the places of their tags: the tags, the numbers, and where texts begin.
-
-    The number of a text is its length; a number is -1 where it is negative, which no id is.
-    """
+def values(buffer: Buffer, at: Ints, *, numbers: bool) -> Ints:
+    """Decode values by the places of their tags."""
     number, size = varints(buffer.words[at + 1])
-    if not size.all():
-        number[size == 0] = -1
-    return buffer.bytes[at].astype(np.int64), number, at + 1 + size
+    number[size == 0] = UNKNOWN
+    tag = buffer.bytes[at]
+    if numbers:
+        return np.where((tag == UINT) | (tag == INT), number, -1)
+    return np.where(tag == REF, number, np.where(tag == STRING, TEXT - at, NONE))
 
 
-def texts(buffer: Buffer, begins: Ints, lengths: Ints) -> Iterator[str]:
-    """Give the texts at these places."""
-    for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
-        yield text(buffer.data[begin : begin + min(max(length, 0), MOST)])
+def text_at(buffer: Buffer, said: int) -> str:
+    """Give the text that a stat said."""
+    at = TEXT - said + 1
+    try:
+        length, begin = varint(buffer.data, at, at + 8)
+    except Damaged:
+        return ""
+    return text(buffer.data[begin : begin + min(length, MOST)])

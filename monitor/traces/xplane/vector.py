@@ -38,15 +38,9 @@ class Buffer:
         self.bytes: Bytes = np.frombuffer(self.data, np.uint8)
         # The eight bytes that begin at each place.
         self.words: Words = np.ndarray((size + PAD - 8,), "<u8", self.data, strides=(1,))
-
-        self._runs: dict[int, Any] = {}
-
-    def runs(self, width: int) -> Any:
-        """The so many words that begin at each place, as one thing to be copied."""
-        if width not in self._runs:
-            count = len(self.data) - 8 * width
-            self._runs[width] = np.ndarray((count,), f"V{8 * width}", self.data, strides=(1,))
-        return self._runs[width]
+        # Where the events of it begin and end: none takes less than two bytes.
+        self.bodies: Ints = np.empty(size // 2 + 1, np.int64)
+        self.ends: Ints = np.empty(size // 2 + 1, np.int64)
 
     def put(self, at: int, block: Any) -> int:
         """Copy bytes to a place; return the place behind them."""

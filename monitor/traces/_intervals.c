@@ -1,0 +1,238 @@
+/* Sorted intervals, one after the other: the compiled twins of sweep and aligned in intervals.py.
+
+NumPy can only do such things for all rows at once, several times over, and by sorting; here each
+row is seen once. tests/traces/test_intervals.py compares both.
+*/
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LABELS 128
+#define MOST_RUNS 8
+
+/* ------------------------------------------------------------------ sweep */
+
+/* Spans, and those of them that count, in order. */
+typedef struct {
+    const int64_t *start, *end, *row;
+    const int8_t *label;
+    Py_ssize_t rows, spans;
+} Spans;
+
+/* Until when each label is open, and a bit for each that may still be. */
+typedef struct {
+    int64_t until[LABELS];
+    uint64_t open[LABELS / 64];
+    int8_t none;
+    int64_t *time;
+    int8_t *label;
+    Py_ssize_t rows;
+} Sweep;
+
+static void put(Sweep *s, int64_t time, int label) {
+    if (s->rows && s->time[s->rows - 1] == time) {
+        /* Of what begins together the last one says it all; it may be what held before. */
+        s->rows--;
+    }
+    if (s->rows && s->label[s->rows - 1] == label)
+        return;
+    s->time[s->rows] = time;
+    s->label[s->rows++] = (int8_t)label;
+}
+
+/* The lowest label that is open at a time; those that have ended are forgotten. */
+static int lowest(Sweep *s, int64_t time) {
+    int word;
+    for (word = 0; word < LABELS / 64; word++)
+        while (s->open[word]) {
+            uint64_t bit = s->open[word] & -s->open[word];
+            int label = word * 64;
+            for (; bit > 1; bit >>= 1)
+                label++;
+            if (s->until[label] > time)
+                return label;
+            s->open[word] &= s->open[word] - 1;
+        }
+    return s->none;
+}
+
+/* Note what ends before a time. */
+static void pass(Sweep *s, int64_t time) {
+    for (;;) {
+        int held = s->rows ? s->label[s->rows - 1] : s->none;
+        if (held == s->none || s->until[held] > time)
+            return;
+        put(s, s->until[held], lowest(s, s->until[held]));
+    }
+}
+
+static void sweep(Sweep *s, const Spans *of) {
+    const int64_t *start = of->start, *end = of->end;
+    Py_ssize_t at;
+    for (at = 0; at < of->rows; at++) {
+        int64_t i = of->row[at];
+        int mine = of->label[i];
+        if (end[i] <= start[i])
+            continue;
+        pass(s, start[i]);
+        if (mine != s->none) {
+            uint64_t bit = (uint64_t)1 << (mine & 63);
+            if (!(s->open[mine >> 6] & bit) || s->until[mine] < end[i])
+                s->until[mine] = end[i];
+            s->open[mine >> 6] |= bit;
+        }
+        if (!s->rows || mine != s->none)
+            put(s, start[i], lowest(s, start[i]));
+    }
+    pass(s, INT64_MAX);
+}
+
+/* ------------------------------------------------------------------ aligned */
+
+typedef struct {
+    const int64_t *time;
+    Py_ssize_t rows, next;
+} Run;
+
+static Py_ssize_t merge(Run *runs, int count, int64_t *times, int64_t *rows, Py_ssize_t room) {
+    Py_ssize_t found = 0;
+    for (;;) {
+        int64_t time = 0;
+        int i, some = 0;
+        for (i = 0; i < count; i++)
+            if (runs[i].next < runs[i].rows) {
+                int64_t next = runs[i].time[runs[i].next];
+                if (!some || next < time)
+                    time = next;
+                some = 1;
+            }
+        if (!some)
+            return found;
+        for (i = 0; i < count; i++) {
+            Run *r = &runs[i];
+            while (r->next < r->rows && r->time[r->next] == time)
+                r->next++;
+            rows[i * room + found] = r->next - 1;
+        }
+        times[found++] = time;
+    }
+}
+
+/* ------------------------------------------------------------------ for Python */
+
+static void release(Py_buffer *views, int count) {
+    while (count--)
+        PyBuffer_Release(&views[count]);
+}
+
+/* Open arrays; from `written` on to be written. */
+static int opened(PyObject **given, Py_buffer *views, int count, int written) {
+    int i;
+    for (i = 0; i < count; i++)
+        if (PyObject_GetBuffer(given[i], &views[i], i < written ? PyBUF_SIMPLE : PyBUF_WRITABLE)) {
+            release(views, i);
+            return 0;
+        }
+    return 1;
+}
+
+static PyObject *wrong(void) {
+    PyErr_SetString(PyExc_ValueError, "columns of other lengths, or none that is no label");
+    return NULL;
+}
+
+/* Whether starts come sorted, and labels are known: else a line might have more rows than room. */
+static int sound(const Spans *of) {
+    int64_t before = INT64_MIN;
+    Py_ssize_t i;
+    for (i = 0; i < of->rows; i++) {
+        int64_t row = of->row[i];
+        if (row < 0 || row >= of->spans || of->label[row] < 0 || of->start[row] < before)
+            return 0;
+        before = of->start[row];
+    }
+    return 1;
+}
+
+static PyObject *intervals_sweep(PyObject *module, PyObject *args) {
+    PyObject *given[6];
+    Py_buffer views[6];
+    Sweep s;
+    Spans of;
+    int none, fine, sorted;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOOiOO", &given[0], &given[1], &given[2], &given[3], &none, &given[4],
+                          &given[5]) ||
+        !opened(given, views, 6, 4))
+        return NULL;
+    of.start = views[0].buf;
+    of.end = views[1].buf;
+    of.label = views[2].buf;
+    of.row = views[3].buf;
+    of.spans = views[2].len;
+    of.rows = views[3].len / 8;
+    fine = 0 <= none && none < LABELS && views[0].len == of.spans * 8 &&
+           views[1].len == of.spans * 8 && views[4].len >= of.rows * 16 && views[5].len >= of.rows * 2;
+    sorted = fine && sound(&of);
+    memset(&s, 0, sizeof s);
+    if (sorted) {
+        s.none = (int8_t)none;
+        s.time = views[4].buf;
+        s.label = views[5].buf;
+        Py_BEGIN_ALLOW_THREADS
+        sweep(&s, &of);
+        Py_END_ALLOW_THREADS
+    }
+    release(views, 6);
+    return fine ? PyLong_FromSsize_t(sorted ? s.rows : -1) : wrong();
+}
+
+static PyObject *intervals_aligned(PyObject *module, PyObject *args) {
+    PyObject *given[MOST_RUNS + 2], *tuple;
+    Py_buffer views[MOST_RUNS + 2];
+    Run runs[MOST_RUNS];
+    Py_ssize_t i, count, room = 0, found = 0;
+    int fine;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyTuple_Type, &tuple, &given[MOST_RUNS], &given[MOST_RUNS + 1]))
+        return NULL;
+    count = PyTuple_Size(tuple);
+    if (count > MOST_RUNS) {
+        PyErr_SetString(PyExc_ValueError, "too many runs");
+        return NULL;
+    }
+    for (i = 0; i < count; i++)
+        given[i] = PyTuple_GetItem(tuple, i);
+    given[count] = given[MOST_RUNS];
+    given[count + 1] = given[MOST_RUNS + 1];
+    if (!opened(given, views, (int)count + 2, (int)count))
+        return NULL;
+    for (i = 0; i < count; i++) {
+        runs[i].time = views[i].buf;
+        runs[i].rows = views[i].len / 8;
+        runs[i].next = 0;
+        room += runs[i].rows;
+    }
+    fine = views[count].len == room * 8 && views[count + 1].len == room * 8 * count;
+    if (fine) {
+        Py_BEGIN_ALLOW_THREADS
+        found = merge(runs, (int)count, views[count].buf, views[count + 1].buf, room);
+        Py_END_ALLOW_THREADS
+    }
+    release(views, (int)count + 2);
+    return fine ? PyLong_FromSsize_t(found) : wrong();
+}
+
+static PyMethodDef methods[] = {
+    {"sweep", intervals_sweep, METH_VARARGS, "Fill a line with the lowest label that is open; return its length, -1: it is not for us."},
+    {"aligned", intervals_aligned, METH_VARARGS, "Merge sorted runs; return how many distinct times there are."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_intervals", "Arithmetic on sorted intervals.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__intervals(void) { return PyModule_Create(&module); }
