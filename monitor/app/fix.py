@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -72,8 +73,17 @@ def _window(target: str) -> Window:
     return windows.of(target) if run is None else opening.of_run(database(), run)
 
 
-def fixed(window: Window, rule: str | None, *, allow_numerics: bool) -> tuple[Fixed, FixJson]:
-    """Return the patches of what was found in a job, and the answer about them."""
+def fixed(
+    window: Window,
+    rule: str | None,
+    *,
+    allow_numerics: bool,
+    shown: Callable[[str], str] = str,
+) -> tuple[Fixed, FixJson]:
+    """Return the patches of what was found in a job, and the answer about them.
+
+    ``shown`` says how a file is spelt in reasons.
+    """
     try:
         from whyidle.monitor import fixes  # noqa: PLC0415  LibCST may be absent
     except ModuleNotFoundError as error:
@@ -88,14 +98,14 @@ def fixed(window: Window, rule: str | None, *, allow_numerics: bool) -> tuple[Fi
     count = len(os.sched_getaffinity(0)) if cores is None else int(cores.value)
     found = fixes.fix(answer, fixes.by_rule(), count, allow_numerics=allow_numerics)
     here = Path.cwd()
-    shown: FixJson = {
+    said: FixJson = {
         "target": window.target,
         "patches": [_patch(finding, patch, here) for finding, patch in found.patches],
-        "refused": [_refused(finding, why) for finding, why in found.refused],
+        "refused": [_refused(finding, why, shown) for finding, why in found.refused],
         "written": [],
         "verified": None,
     }  # fmt: skip
-    return found, shown
+    return found, said
 
 
 def _check_rule(answer: DiagnosisJson, rule: str) -> None:
@@ -119,11 +129,12 @@ def _patch(finding: FindingJson, patch: Patch, here: Path) -> PatchJson:
     }
 
 
-def _refused(finding: FindingJson, why: list[Refusal]) -> RefusedJson:
-    reasons = [
-        f"{each.file}:{each.line}: {each.why}" if each.file and each.line
-        else f"{each.file}: {each.why}" if each.file else each.why
-        for each in why
-    ]  # fmt: skip
+def _refused(finding: FindingJson, why: list[Refusal], shown: Callable[[str], str]) -> RefusedJson:
+    reasons = []
+    for each in why:
+        file = [] if each.file is None else [shown(each.file)]
+        line = [] if each.line is None else [str(each.line)]
+        where = ":".join([*file, *line])
+        reasons.append(f"{where}: {each.why}" if file else each.why)
     advice = {name: fix["text"] for name, fix in finding["fixes"].items()}
     return {"rule": finding["rule"], "why": list(dict.fromkeys(reasons)), "advice": advice}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Refused
-from whyidle.monitor.fixes._pieces import inside
+from whyidle.monitor.fixes._pieces import argument, inside
 from whyidle.monitor.fixes._source import Source
+
+_TRANSFORMS: Final = ("jax.grad", "jax.value_and_grad", "jax.jit", "jax.checkpoint")
 
 
 def called(source: Source, call: cst.Call) -> cst.FunctionDef | None:
@@ -91,3 +94,30 @@ def counts(source: Source, value: cst.BaseExpression) -> bool:
             if source.means(loop.iter.func, "enumerate") and first is place:
                 return True
     return False
+
+
+def given_to(source: Source, param: cst.Param) -> Iterator[cst.BaseExpression | None]:
+    """Yield what each call gives a parameter; ``None`` for a use that is no plain call."""
+    function = source.function(param)
+    if not isinstance(function, cst.FunctionDef) or param not in function.params.params:
+        yield None
+        return
+    number, name = list(function.params.params).index(param), function.name
+    of = next((x for x in source.around(function) if isinstance(x, cst.ClassDef)), None)
+    if of is not None and name.value == "__init__":
+        number, name = number - 1, of.name
+    for use in source.uses(name):
+        func, call = use, source.parent(use)
+        made = source.parent(call) if isinstance(call, cst.Arg) else None
+        if isinstance(made, cst.Call) and source.means(made.func, *_TRANSFORMS):
+            # jax.grad(f)(x): what it is given goes to the function.
+            func, call = made, source.parent(made)
+        if (
+            not isinstance(call, cst.Call)
+            or call.func is not func
+            or any(arg.star for arg in call.args)
+        ):
+            yield None
+            continue
+        named = argument(call, param.name.value, number)
+        yield None if named is None else named.value

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import libcst as cst
 
+from whyidle.monitor.fixes._pieces import dotted
 from whyidle.monitor.fixes._source import Edit, Source
+
+# What a user should know of a change to bfloat16.
+OF_BFLOAT16: Final = (
+    "Products have 8 bits of a fraction: losses agree to about a hundredth.",
+    "Compare them by: --verify CMD --tolerance 0.02",
+)
+OTHER_MASKS: Final = "Dropout may draw other numbers: losses then differ by chance as well."
 
 
 class Refused(Exception):  # noqa: N818  an answer, not a defect
@@ -51,6 +60,12 @@ class Change:
         """Put a new piece in the place of an old one."""
         self.edits[old] = lambda _: new
 
+    def after_imports(self, source: Source, line: str) -> None:
+        """Say something once, before anything else is done."""
+        imports = [x for x in source.module.body if _is_import(x)]
+        new = cst.parse_statement(line).with_changes(leading_lines=[cst.EmptyLine(indent=False)])
+        self.edits[imports[-1]] = lambda old: cst.FlattenSentinel([old, new])
+
     def spelling(self, source: Source, name: str, at: cst.CSTNode) -> str:
         """Return how ``module.name`` is written at a place, importing its module where it must."""
         known = source.spelt(name, at)
@@ -61,6 +76,15 @@ class Change:
             raise Refused(f"{module} means something else here", source.line(at))
         self.imports.append(module)
         return name
+
+
+def _is_import(statement: cst.CSTNode) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    first = statement.body[0]
+    if isinstance(first, cst.ImportFrom) and first.module is not None:
+        return dotted(first.module) != "__future__"
+    return isinstance(first, cst.Import | cst.ImportFrom)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ def names_in(node: cst.CSTNode) -> Iterator[cst.Name]:
             yield from names_in(child)
 
 
+def is_whole(index: cst.BaseSlice) -> bool:
+    """Tell whether an index leaves an axis as it is: ``[:]``."""
+    return isinstance(index, cst.Slice) and index.lower is index.upper is index.step is None
+
+
 def argument(call: cst.Call, name: str, position: int | None = None) -> cst.Arg | None:
     """Return an argument by its name or its place."""
     for arg in call.args:

@@ -111,8 +111,11 @@ class Purity:
         for mark in function.decorators:
             if "jit" not in self.source.code(mark):
                 raise Refused("a function has a decorator", self.source.line(mark))
-        own = _own(function)
-        for node in inside(function.body):
+        self.check_code(function.body, _own(function), depth)
+
+    def check_code(self, code: cst.CSTNode, own: set[str], depth: int = 0) -> None:
+        """Refuse code that does, or may do, anything but compute, and fill its own containers."""
+        for node in inside(code):
             self._node(node, own, depth)
 
     def _node(self, node: cst.CSTNode, own: set[str], depth: int) -> None:

@@ -201,13 +201,32 @@ class Source:
         places = self.assigned(name)
         if len(places) != 1 or self.is_shared(name):
             return None
-        target = self.parent(places[0])
+        return self.set_to(places[0])
+
+    def set_to(self, place: cst.CSTNode) -> cst.BaseExpression | None:
+        """Return what a name is set to at one place."""
+        target = self.parent(place)
+        if isinstance(target, cst.Element):
+            return self._of_several(target)
         statement = self.parent(target) if isinstance(target, cst.AssignTarget) else target
         if isinstance(statement, cst.Assign) and isinstance(target, cst.AssignTarget):
             return statement.value
-        if isinstance(statement, cst.AnnAssign) and statement.target is places[0]:
+        if isinstance(statement, cst.AnnAssign) and statement.target is place:
             return statement.value
         return None
+
+    def _of_several(self, element: cst.Element) -> cst.BaseExpression | None:
+        """Return what a name is set to beside others: ``a, b = 1, 2``."""
+        names = self.parent(element)
+        target = None if names is None else self.parent(names)
+        given = self.parent(target) if isinstance(target, cst.AssignTarget) else None
+        if not isinstance(names, cst.Tuple) or not isinstance(given, cst.Assign):
+            return None
+        sides = names.elements, given.value.elements if isinstance(given.value, cst.Tuple) else ()
+        plain = all(isinstance(x, cst.Element) for side in sides for x in side)
+        if not plain or len(sides[0]) != len(sides[1]):
+            return None
+        return sides[1][sides[0].index(element)].value
 
     def constant(self, node: cst.BaseExpression | None) -> cst.BaseExpression | None:
         """Return the literal that an expression is or names; else the expression itself."""

@@ -145,29 +145,9 @@ def _number(source: Source, value: cst.BaseExpression | None, line: int) -> int:
         return 0
     if isinstance(known, cst.Integer):
         return int(known.value.replace("_", ""), 0)
-    if isinstance(known, cst.Tuple) or (isinstance(value, cst.Name) and known is value):
-        return _of_pair(source, value, line)
+    if isinstance(known, cst.Name) and known is value:
+        raise Refused("num_workers is not a number in this file", line)
     raise Refused("num_workers is computed: how many there are is not certain", line)
-
-
-def _of_pair(source: Source, value: cst.BaseExpression | None, line: int) -> int:
-    """Return the value of one of several constants that are set together: ``A, B = 1, 2``."""
-    if isinstance(value, cst.Name) and not source.is_shared(value):
-        places = source.assigned(value)
-        element = source.parent(places[0]) if len(places) == 1 else None
-        names = source.parent(element) if element is not None else None
-        above = source.parent(names) if names is not None else None
-        given = source.parent(above) if above is not None else None
-        if (
-            isinstance(element, cst.Element)
-            and isinstance(names, cst.Tuple)
-            and isinstance(given, cst.Assign)
-            and isinstance(given.value, cst.Tuple)
-        ):
-            one = given.value.elements[names.elements.index(element)].value
-            if isinstance(one, cst.Integer):
-                return int(one.value.replace("_", ""), 0)
-    raise Refused("num_workers is not a number in this file", line)
 
 
 def _check_use(source: Source, call: cst.Call, line: int) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._pieces import dotted
 from whyidle.monitor.fixes._source import Source
 
 _SETS: Final = {"set_float32_matmul_precision", "allow_tf32", "fp32_precision",
@@ -25,30 +24,15 @@ def change(source: Source, _wanted: Wanted) -> Change:
     }
     if _SETS & (source.words | texts) or "precision" in source.words:
         raise Refused("the program says how precise products are itself")
-    imports = [x for x in source.module.body if _is_import(x)]
     line = (
         f'{torch}.set_float32_matmul_precision("high")'
         if torch is not None
         else f'{jax}.config.update("jax_default_matmul_precision", "tensorfloat32")'
     )
-    new = cst.parse_statement(line).with_changes(leading_lines=[cst.EmptyLine(indent=False)])
-
-    def edit(old: Any) -> Any:
-        return cst.FlattenSentinel([old, new])
-
     found = Change()
-    found.edits[imports[-1]] = edit
+    found.after_imports(source, line)
     found.notes.append("Products have 10 bits of a fraction, not 23; sums stay in float32.")
     return found
-
-
-def _is_import(statement: cst.CSTNode) -> bool:
-    if not isinstance(statement, cst.SimpleStatementLine):
-        return False
-    first = statement.body[0]
-    if isinstance(first, cst.ImportFrom) and first.module is not None:
-        return dotted(first.module) != "__future__"
-    return isinstance(first, cst.Import | cst.ImportFrom)
 
 
 codemod = Codemod(

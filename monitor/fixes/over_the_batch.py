@@ -12,7 +12,8 @@ from typing import Any, Final
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._pieces import argument, inside
+from whyidle.monitor.fixes._over import counted, length_of, zipped
+from whyidle.monitor.fixes._pieces import inside
 from whyidle.monitor.fixes._pure import Purity
 from whyidle.monitor.fixes._source import Source
 
@@ -91,15 +92,15 @@ def _over(
     source: Source, each: cst.CompFor, elt: cst.Call, where: int
 ) -> tuple[dict[str, str], list[str]]:
     """Return each array with the name of its sample, and what is mapped over."""
-    counted = _range_of(source, each.iter)
-    if counted is not None and isinstance(each.target, cst.Name):
-        found = [counted, *_picked(elt, each.target.value)]
+    whole = _range_of(source, each.iter)
+    if whole is not None and isinstance(each.target, cst.Name):
+        found = [whole, *_picked(elt, each.target.value)]
         order = list(dict.fromkeys(found))
         for name in order:
             _check_array(source, elt, name, where)
         names = {name: source.fresh(f"one_{name}", f"sample_of_{name}") for name in order}
-        return names, [name if name == counted else f"{name}[: len({counted})]" for name in order]
-    over = _zipped(source, each.iter)
+        return names, [name if name == whole else f"{name}[: len({whole})]" for name in order]
+    over = zipped(source, each.iter)
     targets = each.target.elements if isinstance(each.target, cst.Tuple) else [each.target]
     plain = [x.value if isinstance(x, cst.Element) else x for x in targets]
     if len(plain) != len(over) or not all(isinstance(x, cst.Name) for x in (*plain, *over)):
@@ -113,16 +114,9 @@ def _over(
 
 def _range_of(source: Source, value: cst.BaseExpression) -> str | None:
     """Return ``x`` of ``range(len(x))`` and ``range(x.shape[0])``."""
-    if not isinstance(value, cst.Call) or not source.means(value.func, "range"):
-        return None
-    if len(value.args) != 1:
-        return None
-    of = value.args[0].value
-    if isinstance(of, cst.Call) and source.means(of.func, "len") and len(of.args) == 1:
-        inner = of.args[0].value
-        return inner.value if isinstance(inner, cst.Name) else None
-    code = source.code(of)
-    return code.removesuffix(".shape[0]") if code.endswith(".shape[0]") else None
+    count = counted(source, value)
+    of = None if count is None else length_of(source, count)
+    return of[0] if of is not None and of[1] == 0 else None
 
 
 def _picked(elt: cst.Call, number: str) -> Sequence[str]:
@@ -161,16 +155,6 @@ class _Samples(cst.CSTTransformer):
         if name is None or not _picks(original_node, self._number):
             return updated_node
         return cst.Name(name)
-
-
-def _zipped(source: Source, value: cst.BaseExpression) -> list[cst.BaseExpression]:
-    if isinstance(value, cst.Call) and source.means(value.func, "zip"):
-        strict = argument(value, "strict")
-        over = [arg.value for arg in value.args if arg is not strict]
-        if len(over) > 1 and (strict is None or not source.means(strict.value, "True")):
-            raise Refused("what is zipped may be of several lengths", source.line(value))
-        return over
-    return [value]
 
 
 def _check_array(source: Source, near: cst.Call, name: str, where: int) -> None:

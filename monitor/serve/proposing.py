@@ -55,8 +55,8 @@ def propose_patch(
     # A server lives for days, and the user goes on writing.
     text_of.cache_clear()
     window = opening.of_run(database(), str(run.id))
-    found, answer = fixed(window, rule, allow_numerics=allow_numerics)
     repository, left = Repository.here(), MOST_LETTERS
+    found, answer = fixed(window, rule, allow_numerics=allow_numerics, shown=repository.shown)
     patches: list[JsonObject] = []
     more: list[str] = []
     refused = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from textwrap import dedent
+from typing import Any
 
 from whyidle.monitor import fixes
 from whyidle.monitor.fixes import Patch, Refusal, Wanted
@@ -37,3 +38,17 @@ def refused(codemod: str, program: str, *marks: str) -> str:
     assert isinstance(found, Refusal), found.after if found else "nothing of the kind was seen"
     assert "defect" not in found.why, found.why
     return found.why
+
+
+def results_of(found: Patch | Refusal | None) -> tuple[list[Any], list[Any]]:
+    """Run what a patch changes before and after it; return the arrays that ``run()`` returned."""
+    import jax  # noqa: PLC0415  takes a second
+    import numpy as np  # noqa: PLC0415
+
+    assert isinstance(found, Patch), found
+    ends = []
+    for text in (found.before, found.after):
+        names: dict[str, Any] = {}
+        exec(compile(text, found.file, "exec"), names)
+        ends.append([np.asarray(x) for x in jax.tree.leaves(names["run"]())])
+    return ends[0], ends[1]

@@ -18,7 +18,7 @@ from tests.rules.windows import ROOT
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import as_json
-from whyidle.monitor.fixes import Patch
+from whyidle.monitor.fixes import Patch, Refusal
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.serve import actions, brief, proposing, reading
 from whyidle.monitor.signals.source import text_of
@@ -167,6 +167,18 @@ def test_without_a_patch_it_says_why_with_the_advice(store: Path) -> None:
         proposing.propose_patch("gc_pauses", "before")
     with pytest.raises(Problem, match="There is no rule"):
         proposing.propose_patch("no_such_rule", "before")
+
+
+def test_why_there_is_no_patch_names_files_as_elsewhere(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "demo_workloads/input_starved/before_torch.py"
+    why = Refusal("loader_arguments", "it draws", str(ROOT / name), 7)
+    monkeypatch.setattr(
+        "whyidle.monitor.fixes._findings.patches_of", lambda *_, **__: (None, [why])
+    )
+    (refused,) = proposing.propose_patch("input_starved", "before")["refused"]
+    assert refused["why"] == [f"{name}:7: it draws"]
 
 
 @pytest.mark.parametrize(
