@@ -7,6 +7,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from io import FileIO
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -223,7 +224,12 @@ class GzipStream(Stream):
         self.damage = self.damage or damage
 
 
-def ahead(items: Iterator[Some]) -> Iterator[Some]:
+def ahead(stream: Stream, size: int) -> Iterator[bytes]:
+    """Yield blocks of this size; the next one is decompressed while one is worked on."""
+    return made_ahead(iter(partial(stream.read, size), b""))
+
+
+def made_ahead(items: Iterator[Some]) -> Iterator[Some]:
     """Yield the same; the next one is made by another thread while one is worked on."""
     with ThreadPoolExecutor(1) as other:
         coming = other.submit(next, items, None)

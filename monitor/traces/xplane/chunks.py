@@ -10,7 +10,7 @@ import numpy as np
 
 from whyidle.monitor.core.protobuf import varint
 from whyidle.monitor.traces.model import Flags, Ids
-from whyidle.monitor.traces.stream import Stream, ahead
+from whyidle.monitor.traces.stream import Stream, made_ahead
 from whyidle.monitor.traces.xplane.chain import FoundEvents, Piece, find
 from whyidle.monitor.traces.xplane.events import Said, WantedStats
 from whyidle.monitor.traces.xplane.planes import Plane
@@ -49,7 +49,7 @@ class Chunks:
         """Give what the events of these lines say, and count those of the others."""
         chunks = _Filling(self, self._stream, plane, lines, wanted).chunks()
         large = sum(line.end - line.begin for line in plane.lines) > CHUNK
-        for chunk in ahead(chunks) if large else chunks:
+        for chunk in made_ahead(chunks) if large else chunks:
             _learn(plane, chunk)
             yield chunk
             self._progress(chunk.consumed)
