@@ -251,9 +251,12 @@ class Source:
         one = places[0] if len(places) == 1 else None
         return one if isinstance(one, cst.FunctionDef) else None
 
-    def spelt(self, qualified: str, at: cst.CSTNode) -> str | None:
-        """Return how something imported is written at a place; ``None``: no import gives it."""
-        scope = self.scope(at)
+    def spelt(self, qualified: str, at: cst.CSTNode | None = None) -> str | None:
+        """Return how something imported is written at a place, or at the level of the module.
+
+        ``None``: no import gives it.
+        """
+        scope = self.scope(self.module if at is None else at)
         for size in range(qualified.count("."), -1, -1):
             parts = qualified.split(".")
             head, rest = ".".join(parts[: size + 1]), parts[size + 1 :]

@@ -44,7 +44,7 @@ _DEVICES: Final = {"cuda", "cpu", "mps", "xpu"}
 
 def change(source: Source, _wanted: Wanted) -> Change:
     """Wrap the statements from the model's call to the loss."""
-    torch = source.spelt("torch", source.module.body[-1])
+    torch = source.spelt("torch")
     if torch is None:
         raise NotHere
     call, loss = _backward(source)

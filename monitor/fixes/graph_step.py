@@ -18,7 +18,7 @@ _TENSORS: Final = ("tensorflow.", "keras.", "numpy.")
 
 def change(source: Source, wanted: Wanted) -> Change:
     """Make a graph of the function that a loop calls and that takes the gradient."""
-    name = source.spelt("tensorflow.function", source.module.body[-1])
+    name = source.spelt("tensorflow.function")
     if name is None:
         raise NotHere
     function = _step(source, wanted)

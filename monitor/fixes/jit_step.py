@@ -26,10 +26,10 @@ _ARRAYS: Final = ("jax.", "numpy.", "optax.")
 
 def change(source: Source, wanted: Wanted) -> Change:
     """Compile the outermost function that a training loop calls and that has what was found."""
-    name = source.spelt("jax.jit", source.module.body[-1])
+    name = source.spelt("jax.jit")
     found = Change()
     if name is None:
-        if source.spelt("jax.numpy", source.module.body[-1]) is None or "jax" in source.words:
+        if source.spelt("jax.numpy") is None or "jax" in source.words:
             if "jax" not in source.words:
                 raise NotHere
         found.imports.append("jax")

@@ -15,8 +15,8 @@ _SETS: Final = {"set_float32_matmul_precision", "allow_tf32", "fp32_precision",
 
 def change(source: Source, _wanted: Wanted) -> Change:
     """Say it once, right after the imports."""
-    torch = source.spelt("torch", source.module.body[-1])
-    jax = source.spelt("jax", source.module.body[-1])
+    torch = source.spelt("torch")
+    jax = source.spelt("jax")
     if (torch is None) is (jax is None):
         raise NotHere
     texts = {

@@ -40,8 +40,7 @@ _PROBABILITIES: Final = {"softmax", "sigmoid"}
 
 def change(source: Source, _wanted: Wanted) -> Change:
     """Set the policy after the imports, and leave probabilities in float32."""
-    last = source.module.body[-1]
-    name = source.spelt(f"keras.{_SETS}", last) or source.spelt(f"tensorflow.keras.{_SETS}", last)
+    name = source.spelt(f"keras.{_SETS}") or source.spelt(f"tensorflow.keras.{_SETS}")
     if name is None:
         raise NotHere
     texts = {x.raw_value for x in source.everything if isinstance(x, cst.SimpleString)}

@@ -27,7 +27,7 @@ _TO_TORCH: Final = ("torch.from_numpy", "torch.tensor", "torch.as_tensor")
 
 def change(source: Source, wanted: Wanted) -> Change:
     """Draw by torch, on the device, what NumPy draws for a tensor in each step."""
-    torch = source.spelt("torch", source.module.body[-1])
+    torch = source.spelt("torch")
     if torch is None:
         raise NotHere
     found = Change()

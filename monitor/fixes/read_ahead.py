@@ -21,7 +21,7 @@ _PYTHON: Final = {"py_function", "numpy_function", "from_generator", "global", "
 
 def change(source: Source, wanted: Wanted) -> Change:
     """Let the one pipeline of the file that is gone through work ahead."""
-    auto = source.spelt(f"{_DATA}AUTOTUNE", source.module.body[-1])
+    auto = source.spelt(f"{_DATA}AUTOTUNE")
     if auto is None or "prefetch" in source.words:
         raise NotHere
     if _PYTHON & source.words:

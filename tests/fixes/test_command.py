@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.record_pairs import ROOT, WINDOWS, kept
+from whyidle.monitor import fixes
 from whyidle.monitor.app import fix
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.signals.portable import load
@@ -164,3 +165,9 @@ def test_a_command_that_does_not_run_the_changed_code(
 ) -> None:
     with pytest.raises(Problem, match="did not run the changed file"):
         ask(capsys, verify=f"{PYTHON} -c 'print(1)'")
+
+
+@pytest.mark.parametrize("name", fixes.load())
+def test_a_file_without_code_is_none_of_any_change(name: str) -> None:
+    for text in ("", "# Nothing yet.\n", '"""Only a docstring."""\n'):
+        assert fixes.patched(fixes.load()[name], "/job/a.py", text, fixes.Wanted("x")) is None
