@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
 from whyidle.monitor.core.errors import UsageProblem
@@ -46,7 +45,7 @@ class _Reader:
     def read(self, source: Source, stream: Stream, progress: Progress | None, chunk: int) -> str:
         """Read all there is; return why that was not all of it, if so."""
         try:
-            for block in ahead(iter(partial(stream.read, chunk), b"")):
+            for block in ahead(stream, chunk):
                 self.document.feed(block)
                 if progress:
                     progress(stream.consumed, source.size)
