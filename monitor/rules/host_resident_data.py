@@ -47,8 +47,8 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
-from whyidle.monitor.signals.data_flow import made_anew, stays
 from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.renewed import made_anew, stays
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
 from whyidle.monitor.signals.waiting import busy, idle_slice
@@ -94,9 +94,7 @@ def _of_samples(window: Window) -> Found | None:
     if account is None or not window.uses("jax"):
         return None
     # A batch that is new in each step has to be copied in each step.
-    handed = account.lines(
-        lambda row: row.doing is HostClass.PUT and not made_anew(*row.frames[0][:2])
-    )
+    handed = account.lines(lambda row: row.doing is HostClass.PUT and not made_anew(row.frames))
     same = tuple(place for place in handed if stays(place.file, place.line))
     found = _of_lines(window, account, handed, LEAST_OF_SAMPLES)
     return found or _of_lines(window, account, same, LEAST_OF_SAME)

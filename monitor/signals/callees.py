@@ -144,9 +144,11 @@ class _Scope:
         held: dict[str, list[ast.AST]] = {}
         for target, value in _assigned(tree):
             held.setdefault(target, []).append(value)
+        # `x = x / 255` makes no number of an argument.
+        before = {name: [self.names[name]] for name in held if name in self.names}
         for _ in range(_PASSES):
             self.names |= {
-                name: _of_all([self._held(name, value) for value in some])
+                name: _of_all([*before.get(name, ()), *(self._held(name, value) for value in some)])
                 for name, some in held.items()
             }
 
@@ -237,7 +239,7 @@ def _expressions(file: str) -> dict[int, list[tuple[ast.AST, _Scope]]]:
         top, outer = waiting.pop()
         scope = _Scope(outer)
         if isinstance(top, _FUNCTIONS):
-            arguments = [*top.args.posonlyargs, *top.args.args, *top.args.kwonlyargs]
+            arguments = (x for x in ast.walk(top.args) if isinstance(x, ast.arg))
             scope.names = {each.arg: Calls.UNCLEAR for each in arguments}
         scope.learn(top)
         for node in _own(top):

@@ -59,13 +59,25 @@ class Feeding:
         """By line, also where it only called others: the samples of the host, and of steps."""
         found: dict[tuple[str, int], tuple[float, float]] = {}
         for chain, counts in self._in_steps.items():
-            host = steps = 0.0
-            for doing, samples in divided(chain, counts):
-                host += samples if doing in HOST_WORK else 0.0
-                steps += samples if doing not in HOST_WORK | _NEITHER else 0.0
+            host = sum(n for doing, n in divided(chain, counts) if doing in HOST_WORK)
+            steps = _steps_of(chain, counts)
             for place in {(line.file, line.line) for line in chain.frames}:
                 before = found.get(place, (0.0, 0.0))
                 found[place] = before[0] + host, before[1] + steps
+        return found
+
+    @cached_property
+    def _beneath(self) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
+        """By line, of the functions of the user's that it called: the samples of steps in them."""
+        found: dict[tuple[str, int], dict[tuple[str, str], float]] = {}
+        for chain, counts in self._in_steps.items():
+            steps = _steps_of(chain, counts)
+            inner: set[tuple[str, str]] = set()
+            for line in chain.frames if steps else ():
+                beneath = found.setdefault((line.file, line.line), {})
+                for each in inner:
+                    beneath[each] = beneath.get(each, 0.0) + steps
+                inner.add((line.file, line.function))
         return found
 
     @cached_property
@@ -82,12 +94,7 @@ class Feeding:
     @cached_property
     def _of_steps(self) -> float:
         """The samples of all the framework's work."""
-        return sum(
-            samples
-            for chain, counts in self._in_steps.items()
-            for doing, samples in divided(chain, counts)
-            if doing not in HOST_WORK | _NEITHER
-        )
+        return sum(_steps_of(chain, counts) for chain, counts in self._in_steps.items())
 
     def _feeds(self, line: CodeLine) -> bool:
         if line not in self._known:
@@ -108,7 +115,26 @@ class Feeding:
         reached = flows.reached(flow)
         if not any(self._is_step(line.file, each) for each in reached - {flow}):
             return False
-        return not any(self._waits_for(line.file, each, reached) for each in flows.made_of(flow))
+        if any(self._waits_for(line.file, each, reached) for each in flows.made_of(flow)):
+            return False
+        if any(self._share_a_model(line, each) for each in flows if each is not flow):
+            return False
+        # A memory that is told of errors draws by them; a tree of moves grows where they were good.
+        told = {each for teller in flows.tell(flow) for each in (teller, *flows.made_of(teller))}
+        return not any(self._is_step(line.file, each) for each in told - {flow})
+
+    def _share_a_model(self, line: CodeLine, other: Flow) -> bool:
+        """Tell whether a line runs what a step runs, too: an agent plays with what it learns."""
+        if not self._is_step(line.file, other):
+            return False
+        mine = self._beneath.get((line.file, line.line), {})
+        least = _LEAST_OF_STEPS * self._of_steps
+        theirs = {
+            each
+            for number in range(other.first, other.last + 1)
+            for each in self._beneath.get((line.file, number), ())
+        }
+        return any(each in theirs and steps >= least for each, steps in mine.items())
 
     def _waits_for(self, file: str, source: Flow, reached: set[Flow]) -> bool:
         """Tell whether a value comes from a step, or by the framework from what was made before."""
@@ -136,3 +162,8 @@ class Feeding:
         for line in range(flow.first, flow.last + 1):
             if found := self._times.get((file, line)):
                 yield found
+
+
+def _steps_of(chain: Chain, counts: Counts) -> float:
+    """Return the samples of the framework's work."""
+    return sum(n for doing, n in divided(chain, counts) if doing not in HOST_WORK | _NEITHER)

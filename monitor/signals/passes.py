@@ -19,11 +19,13 @@ from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
 from whyidle.monitor.signals.callees import reads_at
 from whyidle.monitor.signals.data_flow import Flow, Flows, flows_at
 from whyidle.monitor.signals.learning import learns_at
-from whyidle.monitor.signals.source import calls, dotted, imports
+from whyidle.monitor.signals.source import calls, dotted, imports, last
 
 # A smaller part of the time is not worth a person's.
 LEAST: Final = 0.05
 _AT_WORK: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.UNCLEAR})
+# Methods that hand what they are given to what works with it: a schedule, a game, another thread.
+_HANDS_ON: Final = frozenset({"put", "put_nowait", "send", "step"})
 _Spot = tuple[str, int]
 
 
@@ -80,7 +82,7 @@ def _judged(spot: _Spot, seen: Mapping[_Spot, _Line]) -> IdlePass | None:
         return None
     others = [each for each in flows.beside(flow) if _is_trained(spot[0], each, flows, seen)]
     twin = next((each for each in others if _same_model(spot[0], flow, each, seen)), None)
-    if twin is None:
+    if twin is None or _is_for_its_effects(spot[0], flow, twin):
         return None
     trains = Place(spot[0], twin.first, line.function)
     return IdlePass(Place(*spot, line.function, line.works), trains, line.works)
@@ -96,11 +98,17 @@ def _is_of_use(file: str, flow: Flow, flows: Flows, seen: Mapping[_Spot, _Line])
     ):
         return True
     both = {flow, *reached}
+    if any(each.decides or _hands_on(file, each) for each in both):
+        return True
     # What an object keeps, or the caller gets, may be used there; of what is read, as a number.
     if any("." in name for each in both for name in each.gives | each.adds_to):
         return True
     leaves = any(each.leaves for each in both)
     return leaves and not any(reads_at(file, n) for each in both for n in _numbers(each))
+
+
+def _hands_on(file: str, flow: Flow) -> bool:
+    return any(last(call) in _HANDS_ON for n in _numbers(flow) for call in calls(file, n))
 
 
 def _is_trained(file: str, flow: Flow, flows: Flows, seen: Mapping[_Spot, _Line]) -> bool:
@@ -143,6 +151,13 @@ def _names(file: str, flow: Flow) -> Iterator[str]:
             head = name.partition(".")[0]
             if name and head not in imports(file) and not hasattr(builtins, head):
                 yield name
+
+
+def _is_for_its_effects(file: str, flow: Flow, twin: Flow) -> bool:
+    """Tell whether nobody takes what the model gives: hooks keep its layers', or it adapts."""
+    outermost = next((dotted(call.func) for call in calls(file, flow.first)), "")
+    takes = flow.gives or flow.adds_to or flow.leaves
+    return not takes and outermost in set(_names(file, twin))
 
 
 def _numbers(flow: Flow) -> range:

@@ -44,6 +44,13 @@ def go(loader, sizes):
         wide = size * 2  # unclear
     return out, label, wide
 """,
+    "arguments that are given a new value": """
+def shaped(x, first=None, *rest):
+    x = x / 255  # unclear
+    x = x.reshape(-1, 28)  # unclear
+    rest = rest * 2  # unclear
+    return x * 2  # unclear
+""",
     "methods": """
 import jax.numpy as jnp
 from PIL import Image

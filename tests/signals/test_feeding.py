@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.signals.programs import watched
-from whyidle.monitor.signals.data_flow import made_anew, stays
 from whyidle.monitor.signals.feeding import Feeding
 
 MAKES = {
@@ -64,8 +63,73 @@ for number in range(10**9):
     loss = model(images)  # step 300
     loss.backward()  # step 195
 """,
+    "what each kind of batch is told by": """
+while True:
+    match draw():  # host 500
+        case (x, y):
+            state = step(state, x, y)  # step 500
+""",
+    "a queue of coroutines": """
+async def go():
+    while True:
+        row = draw()  # host 500
+        await rows.put(row)
+        state = step(state, await rows.get())  # step 500
+""",
+    "what a loss within takes from around it": """
+while True:
+    batch = draw()  # host 500
+    def squares(params):
+        return ((net(params, batch.x) - batch.y) ** 2).mean()
+    grads = jax.grad(squares)(params)  # step 500
+""",
 }
 DOES_NOT = {
+    "an agent that moves in the other branch": """
+while True:
+    move = policy(seen)  # step 300
+    if over(seen):
+        move = None
+    else:
+        seen = env.step(move)  # host 500
+        learn(seen)  # step 200
+""",
+    "an agent that the next call moves on": """
+class Runner:
+    def tick(self):
+        self.seen = self.env.step(self.move)  # host 500
+        self.learn(self.seen)  # step 200
+        self.move = self.policy(self.seen)  # step 300
+""",
+    "a game whose state is everybody's": """
+def tick():
+    global seen, move
+    seen = env.step(move)  # host 500
+    move = policy(seen)  # step 300
+    learn(seen)  # step 200
+""",
+    "a memory that draws where errors were": """
+while True:
+    chosen, batch = memory.sample(32)  # host 500
+    errors = td(net, batch)  # step 300
+    errors.mean().backward()  # step 200
+    memory.weigh(chosen, errors.detach())
+""",
+    "games that the learner itself plays": """
+class Net(nn.Module):
+    def forward(self, x):
+        return self.body(x)  # step 200 of p q # step 200 of r
+def games(net):
+    seen = env.reset()
+    for _ in range(100):
+        move = net(seen)  # p
+        seen = env.step(move)  # host 500 of q
+        yield seen
+while True:
+    played = list(games(net))  # q
+    loss = learn(net, played)  # r
+    loss.backward()  # step 300
+""",
     "an agent's moves": """
 seen = env.reset()
 while True:
@@ -143,47 +207,3 @@ def test_without_the_source_nothing_is_said(tmp_path: Path) -> None:
     samples, (host,) = watched(next(iter(MAKES.values())), tmp_path)
     (tmp_path / "train.py").unlink()
     assert not Feeding(samples).feeds(host)
-
-
-@pytest.mark.parametrize(
-    ("source", "line", "is_new"),
-    [
-        ("table = read()\nfor i in rows:\n    x = put(table)\n", 3, False),
-        ("for i in rows:\n    part = table[i]\n    x = put(part)\n", 3, True),
-        ("for part in rows:\n    x = put(part)\n", 2, True),
-        # Each epoch has one, and each step of it copies the same.
-        ("for e in range(9):\n    t = read(e)\n    for i in rows:\n        x = put(t)\n", 4, False),
-        ("while True:\n    x = put(part)\n    part = more()\n", 2, True),
-        ("x = put(table)\n", 1, False),
-        ("def f(part):\n    return put(part)\n", 2, False),
-        ("for i in rows:\n    if new:\n        t = read()\n    x = put(t)\n", 4, True),
-    ],
-)
-def test_what_is_new_in_each_pass_is_told_from_what_stays(
-    source: str, line: int, *, is_new: bool, tmp_path: Path
-) -> None:
-    file = tmp_path / "train.py"
-    file.write_text(source)
-    assert made_anew(str(file), line) == is_new
-
-
-@pytest.mark.parametrize(
-    ("source", "line", "same"),
-    [
-        ("import jax\nfor i in rows:\n    x = jax.put(table)\n    jax.log(i)\n", 3, True),
-        ("def f(table):\n    while True:\n        x = put(table)\n        step(x)\n", 3, True),
-        # Something may fill it in place.
-        ("for i in rows:\n    fill(table)\n    x = put(table)\n", 3, False),
-        ("for i in rows:\n    table[i] = 0\n    x = put(table)\n", 3, False),
-        ("for i in rows:\n    x = put(table[i])\n", 2, False),
-        ("for table in rows:\n    x = put(table)\n", 2, False),
-        ("x = put(table)\n", 1, False),
-        ("import jax\nfor i in rows:\n    x = jax.put(3)\n", 3, False),
-    ],
-)
-def test_what_surely_is_the_same_in_each_pass(
-    source: str, line: int, *, same: bool, tmp_path: Path
-) -> None:
-    file = tmp_path / "train.py"
-    file.write_text(source)
-    assert stays(str(file), line) == same

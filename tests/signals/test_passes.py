@@ -100,6 +100,61 @@ for number, (x, y) in enumerate(loader):
     if number % 50 == 0:
         print(criterion(model(held_x), held_y))  # step 300
 """,
+    "what decides when to stop": """
+for x, y in loader:
+    loss = criterion(model(x), y)  # step 250
+    loss.backward()  # step 500
+    sure = model(x).max()  # step 250
+    if sure > 0.99:
+        break
+""",
+    "what the learning rate goes by": """
+for x, y in loader:
+    loss = criterion(model(x), y)  # step 250
+    loss.backward()  # step 500
+    schedule.step(criterion(model(held_x), held_y))  # step 250
+""",
+    "pictures for another thread": """
+while True:
+    painted = model(noise)  # step 300
+    pictures.put(painted)
+    loss = criterion(model(x), y)  # step 300
+    loss.backward()  # step 400
+""",
+    "layers that hooks keep": """
+for x in loader:
+    clean = model(x)  # step 300
+    kept = dict(layers)
+    model(noisy(x))  # step 200
+    loss = distance(layers, kept) + clean.mean()
+    loss.backward()  # step 500
+""",
+    "a validation in the other branch": """
+for phase in ("train", "validate"):
+    for x, y in loaders[phase]:
+        if phase == "train":
+            loss = criterion(model(x), y)  # step 300
+            loss.backward()  # step 400
+        else:
+            total += criterion(model(x), y).item()  # step 300
+""",
+    "a validation in another case": """
+for kind, x, y in loader:
+    match kind:
+        case "train":
+            loss = criterion(model(x), y)  # step 300
+            loss.backward()  # step 400
+        case _:
+            total += criterion(model(x), y).item()  # step 300
+""",
+    "what a loss within takes from around it": """
+for x, reward in loader:
+    wanted = reward + net.apply(old, x)  # step 300
+    def squares(params):
+        return ((net.apply(params, x) - wanted) ** 2).mean()
+    value, grads = jax.value_and_grad(squares)(params)  # step 500
+    params = optimizer.update(params, grads, net.apply(params, x))  # step 200
+""",
     "nothing learns": """
 for x in loader:
     first = model(x)  # step 500
