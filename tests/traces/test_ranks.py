@@ -20,6 +20,8 @@ from whyidle.monitor.traces.ranks import job as reading
 from whyidle.monitor.traces.ranks.answer import job_answer, of_one_file
 from whyidle.monitor.traces.ranks.readers import in_processes
 
+DATA = Path(__file__).parents[1] / "data" / "traces"
+
 
 def answer(folder: Path, job: Job) -> TraceJson:
     return job_answer([str(job.write(folder))])
@@ -298,3 +300,12 @@ def test_processes_do_not_run_the_program_that_asks(tmp_path: Path) -> None:
         [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.stdout, ran.stderr) == ("3\n", "")
+
+
+def test_ranks_of_gloo_on_a_crowded_machine() -> None:
+    """Two that PyTorch recorded: one sleeps for 30 ms a step, so its own collectives are short."""
+    found = of_ranks(job_answer([str(DATA / "gloo_ranks")]))
+    who, took = late_of(found)
+    assert who == 1
+    assert took == pytest.approx(30_000, rel=0.1)
+    assert found["communication"][0]["ranks"] == 2

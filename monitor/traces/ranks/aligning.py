@@ -81,9 +81,14 @@ def match(first: Part, other: Part) -> Match | None:
     return best
 
 
-def together(found: Match, other: Part) -> bool:
-    """Tell whether the ends are so near each other that they are of the same collectives."""
+def together(found: Match, first: Part, other: Part, *, on_host: bool) -> bool:
+    """Tell whether the ends are so near each other that they are of the same collectives.
+
+    On a host a thread has to get a core to see the end: who was waited for sees the shortest ones.
+    """
     usual = float(np.median(other.end - other.start))
+    if on_host:
+        usual = max(usual, float(np.median(first.end - first.start)))
     return found.apart_ns <= max(TOGETHER_NS, TOGETHER * usual)
 
 

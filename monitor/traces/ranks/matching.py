@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whyidle.monitor.core.ranks import Arrivals, Who
 from whyidle.monitor.traces.model import Ints
 from whyidle.monitor.traces.ranks.aligning import Match, Part, match, together
-from whyidle.monitor.traces.ranks.member import PARTS, WAIT_FOR_ALL, Member
+from whyidle.monitor.traces.ranks.member import ON_HOST, PARTS, WAIT_FOR_ALL, Member
 
 Floats = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ _BLOCKS: Final = 20
 # Collectives times ranks, four tables of which are 500 MB.
 MOST: Final = 16_000_000
 # Names of groups that the file does not say but we do.
-_UNNAMED: Final = ("stream ", "host")
+_UNNAMED: Final = ("stream ", ON_HOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _grouped(parts: Sequence[Part]) -> list[Group]:
     groups: list[Group] = []
     for part in parts:
         fits = [(fit, group) for group in groups if (fit := match(group.first, part)) is not None]
-        fits = [(fit, group) for fit, group in fits if _belongs(fit, part)]
+        fits = [(fit, group) for fit, group in fits if _belongs(fit, group.first, part)]
         if fits:
             fit, group = min(fits, key=lambda one: one[0].apart_ns)
             group.others.append((part, fit))
@@ -128,11 +128,12 @@ def _grouped(parts: Sequence[Part]) -> list[Group]:
     return groups
 
 
-def _belongs(fit: Match, part: Part) -> bool:
+def _belongs(fit: Match, first: Part, part: Part) -> bool:
     if not fit.agrees:
         return False
     name = part.member.groups[int(part.member.group[part.rows[0]])]
-    return not name.startswith(_UNNAMED) or together(fit, part)
+    on_host = name == ON_HOST
+    return not name.startswith(_UNNAMED) or together(fit, first, part, on_host=on_host)
 
 
 def _clocks(count: int, groups: Iterable[Group], lead: int) -> list[float | None]:

@@ -23,6 +23,8 @@ WAIT_FOR_ALL: Final = frozenset({"AllReduce", "AllGather", "ReduceScatter", "All
 # Communication of CPUs, as PyTorch's backends call it.
 _OF_HOST: Final = re.compile(r"^(gloo|mpi|ucc):")
 _NUMBER: Final = re.compile(r"(\d{1,18})$")
+# The group of a CPU's collectives, where the file names none.
+ON_HOST: Final = "host"
 # How finely it is kept which part of a collective computing covers.
 PARTS: Final = 16
 # A rank with more is cut there: no late rank needs as many to show.
@@ -166,7 +168,7 @@ def _on_host(trace: Trace) -> _Rows:
     like = np.array([bool(_OF_HOST.match(name)) for name in trace.names], np.bool_)
     rows = np.flatnonzero(np.append(like, False)[host.name] & (host.end > host.start))
     none = np.full(len(rows), -1, np.int64)
-    group = [trace.group or "host"] * len(rows)
+    group = [trace.group or ON_HOST] * len(rows)
     return _Rows(host.start[rows], host.end[rows], host.name[rows], group, none, none)
 
 
