@@ -10,7 +10,7 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import sweep, union
 from whyidle.monitor.traces.model import Device, Flags, Ids, Ints, Ops, Spans, Trace
-from whyidle.monitor.traces.names import COPY_CALL
+from whyidle.monitor.traces.names import COPY_CALL, HOST_COLLECTIVE
 
 # Half of what 64 bits hold.
 LARGEST_SUM: Final = 2.0**62
@@ -87,7 +87,7 @@ def _flagged(flags: Flags, names: Ids) -> Flags:
 def _cpu(trace: Trace) -> Device | None:
     """Treat the operators of all threads, outside loader, sync and GC spans, as a device's work."""
     named = [_work_of(trace, thread) for thread in present(trace.host.thread)]
-    ops = Ops.joined([*named, _executions(trace)])
+    ops = Ops.joined([*named, _executions(trace), _exchanges(trace)])
     if not len(ops):
         return None
     pids = {t.pid for t in trace.threads if t.pid is not None}
@@ -129,6 +129,22 @@ def _executions(trace: Trace) -> Ops:
     name = np.full(len(start), len(trace.names) - 1)
     kind = np.full(len(start), Cause.EXECUTION)
     return Ops.of(start=start, end=end, kind=kind, name=name, stream=name)
+
+
+def _exchanges(trace: Trace) -> Ops:
+    """The time in which gloo or its like exchanges data, on threads of its own."""
+    like = np.array([bool(HOST_COLLECTIVE.match(name)) for name in trace.names], np.bool_)
+    host = trace.host.take(_flagged(like, trace.host.name))
+    if not len(host):
+        return Ops.of()
+    trace.names.append("communication")
+    return Ops.of(
+        start=host.start,
+        end=host.end,
+        kind=np.full(len(host), Cause.COMM),
+        name=host.name,
+        stream=np.full(len(host), len(trace.names) - 1),
+    )
 
 
 def _cut(start: Ints, end: Ints, at: Ints) -> tuple[Ints, Ints]:

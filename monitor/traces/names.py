@@ -13,6 +13,8 @@ Category = Literal["driver", "python", "operator", "annotation"]
 LONGEST_READ: Final = 500
 
 COMMUNICATION: Final = re.compile(r"nccl|rccl", re.IGNORECASE)
+# Communication of CPUs, as PyTorch's backends call it.
+HOST_COLLECTIVE: Final = re.compile(r"^(gloo|mpi|ucc):")
 XLA_COLLECTIVE: Final = re.compile(
     r"^(all-(reduce|gather|to-all)|reduce-scatter|collective-(permute|broadcast)|send|recv)\b"
 )

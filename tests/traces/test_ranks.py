@@ -14,6 +14,7 @@ from tests.traces.ranks_folder import Job
 from tests.traces.xplane_bytes import EPOCH, Plane, space
 from whyidle.monitor.core.contracts.trace import RanksJson, TraceJson
 from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 from whyidle.monitor.traces.ranks import job as reading
@@ -309,3 +310,8 @@ def test_ranks_of_gloo_on_a_crowded_machine() -> None:
     assert who == 1
     assert took == pytest.approx(30_000, rel=0.1)
     assert found["communication"][0]["ranks"] == 2
+    # What the main thread of the other one waits for is no work of the host's.
+    first, late = (each["budget"] for each in found["each"])
+    total = sum(first["slices"].values())
+    assert first["slices"][Slice.EXPOSED_COMM] > 0.9 * total
+    assert late["slices"][Slice.EXPOSED_COMM] < 0.1 * total

@@ -15,13 +15,12 @@ from whyidle.monitor.traces.causes import COPIES, Cause
 from whyidle.monitor.traces.intervals import union
 from whyidle.monitor.traces.kernels.collectives import read_name
 from whyidle.monitor.traces.model import DeviceKind, Ids, Ints, Trace
+from whyidle.monitor.traces.names import HOST_COLLECTIVE
 from whyidle.monitor.traces.pieces import merge_to_fit
 
 # Where all ranks wait for all others; a root that sends waits for nobody, and what two stages of a
 # pipeline send each other is no meeting.
 WAIT_FOR_ALL: Final = frozenset({"AllReduce", "AllGather", "ReduceScatter", "AllToAll"})
-# Communication of CPUs, as PyTorch's backends call it.
-_OF_HOST: Final = re.compile(r"^(gloo|mpi|ucc):")
 _NUMBER: Final = re.compile(r"(\d{1,18})$")
 # The group of a CPU's collectives, where the file names none.
 ON_HOST: Final = "host"
@@ -165,7 +164,7 @@ def _groups_by_stream(trace: Trace, stream: Ids) -> list[str]:
 def _on_host(trace: Trace) -> _Rows:
     """The communication of a CPU: gloo and its like note when a collective began and ended."""
     host = trace.host
-    like = np.array([bool(_OF_HOST.match(name)) for name in trace.names], np.bool_)
+    like = np.array([bool(HOST_COLLECTIVE.match(name)) for name in trace.names], np.bool_)
     rows = np.flatnonzero(np.append(like, False)[host.name] & (host.end > host.start))
     none = np.full(len(rows), -1, np.int64)
     group = [trace.group or ON_HOST] * len(rows)
