@@ -17,9 +17,10 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
 from whyidle.monitor.signals.callees import reads_at
-from whyidle.monitor.signals.data_flow import Flow, Flows, flows_at
+from whyidle.monitor.signals.data_flow import Flows, flows_at
 from whyidle.monitor.signals.learning import learns_at
 from whyidle.monitor.signals.source import calls, dotted, imports, last
+from whyidle.monitor.signals.statements import Flow
 
 # A smaller part of the time is not worth a person's.
 LEAST: Final = 0.05
