@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import pickle
+import subprocess
+import sys
 from textwrap import dedent
 from typing import Any
 
@@ -40,15 +43,24 @@ def refused(codemod: str, program: str, *marks: str) -> str:
     return found.why
 
 
+# JAX has threads of its own, and a process that has them cannot be forked by other tests.
+_RUNS = """
+import pickle, sys
+import jax, numpy as np
+def ran(text):
+    names = {}
+    exec(compile(text, "train.py", "exec"), names)
+    return [np.asarray(x) for x in jax.tree.leaves(names["run"]())]
+found = [ran(text) for text in pickle.load(sys.stdin.buffer)]
+pickle.dump(found, sys.stdout.buffer)
+"""
+
+
 def results_of(found: Patch | Refusal | None) -> tuple[list[Any], list[Any]]:
     """Run what a patch changes before and after it; return the arrays that ``run()`` returned."""
-    import jax  # noqa: PLC0415  takes a second
-    import numpy as np  # noqa: PLC0415
-
     assert isinstance(found, Patch), found
-    ends = []
-    for text in (found.before, found.after):
-        names: dict[str, Any] = {}
-        exec(compile(text, found.file, "exec"), names)
-        ends.append([np.asarray(x) for x in jax.tree.leaves(names["run"]())])
-    return ends[0], ends[1]
+    texts = pickle.dumps([found.before, found.after])
+    command = [sys.executable, "-c", _RUNS]
+    done = subprocess.run(command, input=texts, stdout=subprocess.PIPE, check=True)
+    before, after = pickle.loads(done.stdout)
+    return before, after
