@@ -8,7 +8,6 @@ an update of weights has to wait for the step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
@@ -45,12 +44,14 @@ class Feeding:
     @cached_property
     def samples(self) -> float:
         """How many samples were in the steps."""
-        return sum(counts.samples for counts in self._in_steps.values()) or 1.0
+        stacks = self._stacks.chains
+        return sum(stacks[chain].samples for chain in self._spent_in) or 1.0
 
     @cached_property
-    def _in_steps(self) -> dict[Chain, Counts]:
+    def _spent_in(self) -> dict[Chain, tuple[float, float]]:
+        """By stack, without start-up: the samples of the host's own work, and of the steps."""
         return {
-            chain: counts
+            chain: _spent(chain, counts)
             for chain, counts in self._stacks.chains.items()
             if not chain.frames or chain.frames[0][:2] not in self._start_up
         }
@@ -59,9 +60,7 @@ class Feeding:
     def _times(self) -> dict[tuple[str, int], tuple[float, float]]:
         """By line, also where it only called others: the samples of the host, and of steps."""
         found: dict[tuple[str, int], tuple[float, float]] = {}
-        for chain, counts in self._in_steps.items():
-            host = sum(n for doing, n in divided(chain, counts) if doing in HOST_WORK)
-            steps = _steps_of(chain, counts)
+        for chain, (host, steps) in self._spent_in.items():
             for place in {(line.file, line.line) for line in chain.frames}:
                 before = found.get(place, (0.0, 0.0))
                 found[place] = before[0] + host, before[1] + steps
@@ -71,8 +70,7 @@ class Feeding:
     def _beneath(self) -> dict[tuple[str, int], dict[tuple[str, str], float]]:
         """By line, of the functions of the user's that it called: the samples of steps in them."""
         found: dict[tuple[str, int], dict[tuple[str, str], float]] = {}
-        for chain, counts in self._in_steps.items():
-            steps = _steps_of(chain, counts)
+        for chain, (_, steps) in self._spent_in.items():
             inner: set[tuple[str, str]] = set()
             for line in chain.frames if steps else ():
                 beneath = found.setdefault((line.file, line.line), {})
@@ -86,7 +84,7 @@ class Feeding:
         """The lines that called what learns."""
         return frozenset(
             (outer.file, outer.line)
-            for chain in self._in_steps
+            for chain in self._spent_in
             for depth, line in enumerate(chain.frames, 1)
             if learns_at(line)
             for outer in chain.frames[depth:]
@@ -95,7 +93,7 @@ class Feeding:
     @cached_property
     def _of_steps(self) -> float:
         """The samples of all the framework's work."""
-        return sum(_steps_of(chain, counts) for chain, counts in self._in_steps.items())
+        return sum(steps for _, steps in self._spent_in.values())
 
     def _feeds(self, line: CodeLine) -> bool:
         if line not in self._known:
@@ -131,9 +129,7 @@ class Feeding:
         mine = self._beneath.get((line.file, line.line), {})
         least = _LEAST_OF_STEPS * self._of_steps
         theirs = {
-            each
-            for number in range(other.first, other.last + 1)
-            for each in self._beneath.get((line.file, number), ())
+            each for number in other.lines for each in self._beneath.get((line.file, number), ())
         }
         return any(each in theirs and steps >= least for each, steps in mine.items())
 
@@ -152,19 +148,16 @@ class Feeding:
         if host or steps:
             return steps > host
         # It takes next to nothing; its names may say whose work it is.
-        some = [line for line in range(flow.first, flow.last + 1) if calls(file, line)]
+        some = [line for line in flow.lines if calls(file, line)]
         return any(calls_of(file, x) in {Calls.FRAMEWORK, Calls.UNCLEAR} for x in some)
 
     def _spent(self, file: str, flow: Flow) -> tuple[float, float]:
-        some = list(self._lines(file, flow))
+        some = [self._times.get((file, line), (0.0, 0.0)) for line in flow.lines]
         return sum(host for host, _ in some), sum(steps for _, steps in some)
 
-    def _lines(self, file: str, flow: Flow) -> Iterator[tuple[float, float]]:
-        for line in range(flow.first, flow.last + 1):
-            if found := self._times.get((file, line)):
-                yield found
 
-
-def _steps_of(chain: Chain, counts: Counts) -> float:
-    """Return the samples of the framework's work."""
-    return sum(n for doing, n in divided(chain, counts) if doing not in HOST_WORK | _NEITHER)
+def _spent(chain: Chain, counts: Counts) -> tuple[float, float]:
+    """Return the samples of the host's own work, and of the framework's."""
+    some = list(divided(chain, counts))
+    host = sum(n for doing, n in some if doing in HOST_WORK)
+    return host, sum(n for doing, n in some if doing not in HOST_WORK | _NEITHER)

@@ -105,11 +105,11 @@ def _is_of_use(file: str, flow: Flow, flows: Flows, seen: Mapping[_Spot, _Line])
     if any("." in name for each in both for name in each.gives | each.adds_to):
         return True
     leaves = any(each.leaves for each in both)
-    return leaves and not any(reads_at(file, n) for each in both for n in _numbers(each))
+    return leaves and not any(reads_at(file, n) for each in both for n in each.lines)
 
 
 def _hands_on(file: str, flow: Flow) -> bool:
-    return any(last(call) in _HANDS_ON for n in _numbers(flow) for call in calls(file, n))
+    return any(last(call) in _HANDS_ON for n in flow.lines for call in calls(file, n))
 
 
 def _is_trained(file: str, flow: Flow, flows: Flows, seen: Mapping[_Spot, _Line]) -> bool:
@@ -118,7 +118,7 @@ def _is_trained(file: str, flow: Flow, flows: Flows, seen: Mapping[_Spot, _Line]
 
 
 def _any_trains(file: str, flow: Flow, seen: Mapping[_Spot, _Line]) -> bool:
-    return any(_trains((file, number), seen) for number in _numbers(flow))
+    return any(_trains((file, number), seen) for number in flow.lines)
 
 
 def _trains(spot: _Spot, seen: Mapping[_Spot, _Line]) -> bool:
@@ -127,8 +127,7 @@ def _trains(spot: _Spot, seen: Mapping[_Spot, _Line]) -> bool:
 
 
 def _works(file: str, flow: Flow, seen: Mapping[_Spot, _Line]) -> bool:
-    some = [seen[file, number] for number in _numbers(flow) if (file, number) in seen]
-    return any(line.works > line.elsewhere for line in some)
+    return any(line.works > line.elsewhere for line in _seen_at(file, flow, seen))
 
 
 def _same_model(file: str, one: Flow, other: Flow, seen: Mapping[_Spot, _Line]) -> bool:
@@ -140,13 +139,16 @@ def _same_model(file: str, one: Flow, other: Flow, seen: Mapping[_Spot, _Line]) 
 
 
 def _beneath(file: str, flow: Flow, seen: Mapping[_Spot, _Line]) -> set[tuple[str, str]]:
-    some = [seen[file, number] for number in _numbers(flow) if (file, number) in seen]
-    return {place for line in some for place in line.beneath}
+    return {place for line in _seen_at(file, flow, seen) for place in line.beneath}
+
+
+def _seen_at(file: str, flow: Flow, seen: Mapping[_Spot, _Line]) -> list[_Line]:
+    return [seen[file, number] for number in flow.lines if (file, number) in seen]
 
 
 def _names(file: str, flow: Flow) -> Iterator[str]:
     """Yield what it calls, and neither a module gives nor Python has."""
-    for number in _numbers(flow):
+    for number in flow.lines:
         for call in calls(file, number):
             name = dotted(call.func).removesuffix(".forward")
             head = name.partition(".")[0]
@@ -159,7 +161,3 @@ def _is_for_its_effects(file: str, flow: Flow, twin: Flow) -> bool:
     outermost = next((dotted(call.func) for call in calls(file, flow.first)), "")
     takes = flow.gives or flow.adds_to or flow.leaves
     return not takes and outermost in set(_names(file, twin))
-
-
-def _numbers(flow: Flow) -> range:
-    return range(flow.first, flow.last + 1)

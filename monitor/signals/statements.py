@@ -53,6 +53,11 @@ class Flow:
         return next((each for each in reversed(self.within) if isinstance(each, LOOPS)), None)
 
     @property
+    def lines(self) -> range:
+        """The lines that it stands on."""
+        return range(self.first, self.last + 1)
+
+    @property
     def is_head(self) -> bool:
         """Whether it is no statement, but what gives a function its arguments."""
         return not self.first
