@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl
+
+from tests.loopback import answering
 
 # What a query finds: labels and a value each.
 Found = Sequence[tuple[Mapping[str, str], float]]
@@ -121,24 +122,8 @@ def serving(server: Server) -> Iterator[Server]:
                 # Whoever asked has gone.
                 self.close_connection = True
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Quiet(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            pass
-
-    with Quiet(("127.0.0.1", 0), Request) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
-        thread.start()
-        server.url = f"http://127.0.0.1:{running.server_address[1]}"
-        try:
-            yield server
-        finally:
-            running.shutdown()
-            thread.join()
+    with answering(Request) as server.url:
+        yield server
 
 
 def closed_port() -> int:

@@ -6,16 +6,16 @@ import json
 import os
 import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 from tests.conftest import Monitor
+from tests.loopback import answering
 from tests.sources.test_flight_recorder import entry
 from whyidle.monitor.app import debug_servers, windows
 from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
@@ -51,23 +51,8 @@ def serving(pages: Mapping[str, Answer]) -> Iterator[str]:
                 self.end_headers()
                 self.wfile.write(answer)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Quiet(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            pass
-
-    with Quiet(("127.0.0.1", 0), Request) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{running.server_address[1]}/"
-        finally:
-            running.shutdown()
-            thread.join()
+    with answering(Request) as url:
+        yield f"{url}/"
 
 
 def page(*ranks: str | dict[str, Any]) -> bytes:
