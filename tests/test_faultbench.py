@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.faultbench import fit
+from benchmarks.faultbench import fit, truth
 from benchmarks.faultbench.cases import HEALTHY, Case, cases, sample
 from benchmarks.faultbench.check_family import mistakes
 from benchmarks.faultbench.judge import judged
@@ -18,7 +19,7 @@ from benchmarks.faultbench.mutations import MUTATIONS, Insert, Mutation
 from benchmarks.faultbench.program import MARK, NotApplicable, Program, families
 from benchmarks.faultbench.recordings import NAME
 from benchmarks.faultbench.report import of_rows, tables
-from benchmarks.faultbench.truth import compared, is_fault, is_harmless, is_open
+from benchmarks.faultbench.truth import compared, is_fault, is_harmless, is_settled
 from whyidle.monitor import rules
 
 FOLDER = Path(fit.__file__).parent
@@ -146,23 +147,55 @@ def test_a_case_knows_its_twin() -> None:
 
 
 def test_a_pause_of_the_machine_moves_no_gain() -> None:
-    twin = [(100.0, 1.0)] * 9
-    mutant = [(80.0, 1.0), (80.8, 1.0), (79.2, 1.0)] * 3
-    assert compared(twin, mutant)["gain"][1] == pytest.approx(1.25)
-    mutant[4] = (2.0, 0.02)
-    low, middle, high = compared(twin, mutant)["gain"]
+    rates = [80.0, 80.8, 79.2] * 3
+    assert _compared(*rates)["gain"][1] == pytest.approx(1.25)
+    rates[4] = 2.0
+    low, middle, high = _compared(*rates)["gain"]
     assert (low, middle) == (pytest.approx(100 / 80.8, abs=1e-4), pytest.approx(1.25))
-    assert high == pytest.approx(100 / 79.2, abs=1e-4)
+    assert high == pytest.approx(50)
+    assert _compared(*rates, *rates[5:])["gain"][2] < 1.3
+
+
+def _compared(*rates: float) -> dict[str, Any]:
+    return compared([((100.0, 1.0), (rate, rate / 100)) for rate in rates])
 
 
 def test_a_gain_that_is_not_known_well_is_neither_fault_nor_healthy() -> None:
-    few = compared([(100.0, 1.0)] * 3, [(50.0, 1.0)] * 3)
+    few = _compared(50, 50, 50)
     assert "failed" in few
-    assert is_open(few)
+    assert not is_settled(few)
     assert is_fault((1.01, 1.1, 1.2))
     assert is_harmless((0.97, 1.0, 1.04))
     assert not is_harmless((0.8, 1.0, 1.3))
-    assert is_open({"gain": [0.8, 1.0, 1.3]})
+    assert not is_settled({"gain": [0.8, 1.0, 1.3]})
+
+
+def test_one_start_that_is_slower_than_the_next_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only what costs more than two starts differ by is known after one."""
+    started: list[list[str]] = []
+
+    class Played:
+        def __init__(self, case: Case, *, counting: bool) -> None:
+            assert counting
+            if case.fault == "healthy":
+                started.append([])
+            started[-1].append(case.fault)
+            self.rate = {"healthy": 100.0, "large": 50.0, "steady": 92.0}.get(case.fault)
+            self.rate = self.rate or (92.0 if len(started) == 1 else 100.0)
+
+        def end(self) -> None: ...
+
+    monkeypatch.setattr(truth, "Job", Played)
+    monkeypatch.setattr(truth, "_warm", lambda _job: None)
+    monkeypatch.setattr(truth, "_turn", lambda job: (job.rate * random.uniform(0.99, 1.01), 1.0))
+    faults = ("healthy", "large", "steady", "accident")
+    found = truth.measured([Case("a", fault, 1, 35) for fault in faults])
+    assert started == [list(faults), ["healthy", "steady", "accident"]]
+    assert {name: is_fault(each["gain"]) for name, each in found.items()} == {
+        "a.large.x1": True, "a.steady.x1": True, "a.accident.x1": False,
+    }  # fmt: skip
 
 
 def test_what_is_behind_a_range_comes_from_the_tune_side_and_from_pairs() -> None:
