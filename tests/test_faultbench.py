@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-import random
 from collections import Counter
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -184,12 +184,13 @@ def test_one_start_that_is_slower_than_the_next_is_no_fault(
             started[-1].append(case.fault)
             self.rate = {"healthy": 100.0, "large": 50.0, "steady": 92.0}.get(case.fault)
             self.rate = self.rate or (92.0 if len(started) == 1 else 100.0)
+            self.noise = cycle((0.99, 1.01))
 
         def end(self) -> None: ...
 
     monkeypatch.setattr(truth, "Job", Played)
     monkeypatch.setattr(truth, "_warm", lambda _job: None)
-    monkeypatch.setattr(truth, "_turn", lambda job: (job.rate * random.uniform(0.99, 1.01), 1.0))
+    monkeypatch.setattr(truth, "_turn", lambda job: (job.rate * next(job.noise), 1.0))
     faults = ("healthy", "large", "steady", "accident")
     found = truth.measured([Case("a", fault, 1, 35) for fault in faults])
     assert started == [list(faults), ["healthy", "steady", "accident"]]
