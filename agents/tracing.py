@@ -95,7 +95,12 @@ class Traces:
         self._put = put
         self._files = TraceFiles(folder)
         self._tracers: dict[str, Tracer] = {
-            t.framework: t for t in (TorchTracer(main_call), JaxTracer(), TensorFlowTracer(folder))
+            tracer.framework: tracer
+            for tracer in (
+                TorchTracer(main_call),
+                JaxTracer(main_call),
+                TensorFlowTracer(folder, main_call),
+            )
         }
         self._trace: _Trace | None = None
         self._timer: Timer | None = None

@@ -32,10 +32,14 @@ from benchmarks.gpu import runner  # noqa: E402  found by the line above
 # first; the pairs take all the time that is left.
 CHECKS = {
     "record": (100, "recordings", "NVML on tape: what gpu_record.py found beside the notes."),
-    "attach": (230, "jobs", "Jobs start, and are entered in every way: stops, and what they lose."),
-    "torch_trace": (25, "profilers", "Our times beside torch's key_averages; what notes claim."),
-    "jax_trace": (25, "profilers", "Our times beside those of JAX's reader; what notes claim."),
-    "cost": (90, "jobs", "What a job pays for the agent, with it and without in turns; traces."),
+    "attach_torch": (130, "jobs", "A PyTorch job is entered in every way: stops, what it loses."),
+    "attach_jax": (150, "jobs", "A JAX job is entered in every way: stops, what it loses."),
+    "torch_trace": (30, "profilers", "Our times beside torch's key_averages; what notes claim."),
+    "jax_trace": (30, "profilers", "Our times beside those of JAX's reader; what notes claim."),
+    "beside_torch": (90, "beside", "Our traces in a job that runs torch.profiler itself."),
+    "beside_jax": (90, "beside", "Our traces in a job that runs jax.profiler itself."),
+    "story": (90, "story", "A Flax job at a few percent: attach, finding, utilisation after."),
+    "cost": (150, "jobs", "What a job pays for the agent, with it and without in turns; traces."),
     "pairs": (80, "recordings", "The demo pairs: the first finding, predicted and measured gain."),
 }
 SECONDS, QUICK_SECONDS = 530.0, 60.0
@@ -73,7 +77,7 @@ def everything(options: argparse.Namespace, work: str) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     names, checks = options.only or [*CHECKS], []
     began = time.monotonic()
-    last = began + SECONDS
+    last = began + options.seconds
     for name in names:
         seconds = QUICK_SECONDS if options.quick else CHECKS[name][0]
         # The last one takes what the others left.
@@ -99,6 +103,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--wheels", type=Path, help="a folder of wheels that are missing here")
     parser.add_argument("--only", nargs="+", choices=CHECKS, metavar="NAME")
     parser.add_argument("--pairs", nargs="+", default=[], metavar="PAIR", help="instead of all")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="in all, at most")
     parser.add_argument("--quick", action="store_true", help="a first look, also without a GPU")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()

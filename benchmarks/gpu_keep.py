@@ -30,7 +30,7 @@ from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 
 RECORDINGS = ROOT / "tests" / "data" / "gpu"
-INDEX, FINDINGS = "index.json", "findings.json"
+INDEX, FINDINGS, ENDS = "index.json", "findings.json", "session_ends.json"
 NOTHING = (
     "Nothing is recorded yet: no figure on this page comes from anywhere but such a recording."
 )
@@ -57,6 +57,8 @@ def keep(out: Path, into: Path) -> tuple[Path, list[str]]:
             check["parts"].remove(part)
             for file in part["files"]:
                 (folder / file["path"]).unlink(missing_ok=True)
+    for check, part in parts(report):
+        _drop_empty(out / check["name"], part)
     written = [
         (check["name"], file["path"]) for check, part in parts(report) for file in part["files"]
     ]
@@ -72,6 +74,16 @@ def keep(out: Path, into: Path) -> tuple[Path, list[str]]:
 def parts(run: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return each part of a report beside its check."""
     return [(check, part) for check in run["checks"] for part in check["parts"]]
+
+
+def _drop_empty(folder: Path, part: dict[str, Any]) -> None:
+    """Leave out traces without work of a GPU: what was launched in their window ran after it."""
+    for file in [each for each in part["files"] if each["path"].startswith("traces/")]:
+        kinds = {device.device.kind for device in analyse(folder / file["path"]).devices}
+        if kinds != {"gpu"}:
+            part["files"].remove(file)
+            side = Path(file["path"]).name.partition(".")[0].rpartition("_")[2]
+            part["figures"]["unknown_traces"][side] = "it shows no work of the GPU"
 
 
 def slug(model: str) -> str:
@@ -97,7 +109,17 @@ def findings(folder: Path) -> dict[str, list[str]]:
 def page(recordings: Path = RECORDINGS) -> str:
     """Return what was seen on every GPU of which there is a recording."""
     indexes = [json.loads(path.read_text()) for path in sorted(recordings.glob("*/index.json"))]
-    return "\n".join(line for index in indexes for line in _model(index)) or NOTHING
+    ends = [line for path in sorted(recordings.glob(f"*/{ENDS}")) for line in _ends(path)]
+    return "\n".join([*(line for index in indexes for line in _model(index)), *ends]) or NOTHING
+
+
+def _ends(path: Path) -> Iterator[str]:
+    """Yield what became of jobs by the way in which JAX's profiler was ended in them."""
+    yield f"\n### session_ends, {path.parent.name}\n"
+    yield "How it was ended, by the names of `benchmarks/gpu/session_ends.py`:\n"
+    yield "| ended | traces | the job |\n|---|---|---|"
+    for row in json.loads(path.read_text()):
+        yield _row(row["name"], str(row["taken"]), row["error"] or "went on")
 
 
 def _model(index: dict[str, Any]) -> Iterator[str]:

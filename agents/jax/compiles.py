@@ -17,6 +17,7 @@ from ..phases import Phases
 from ..retraces import Retraces
 from ..wire import COMPILE_HITS, COMPILE_NS, COMPILES, LONGEST_NAME
 from .internals import folder
+from .internals import users as users_of_jax
 from .listeners import DURATIONS, EVENTS, Listener, durations, hits, traced_code
 
 TYPE_CHECKING = False
@@ -95,6 +96,7 @@ class Compiles(Part):
     def _take(self, heard: Heard) -> list[Any] | None:
         """Add one event; returns the record of the compilation that it ends, if any."""
         event, seconds, name, end, thread, more = heard
+        users_of_jax[thread] = end
         if thread not in self._threads and len(self._threads) >= MOST_THREADS:
             self._threads.clear()
         phases = self._threads.setdefault(thread, Phases())

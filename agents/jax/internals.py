@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from ..hooks import Hooks
 
 
+# The threads that have computed with JAX, and when they last did: read a value, or compiled.
+users: dict[int, int] = {}
+
+
 def clients() -> dict[str, Any]:
     """Return the clients that the job has made, by platform; this makes none."""
     found = need("jax._src.xla_bridge", "_backends")

@@ -7,12 +7,13 @@ array go through one property, which caches what it has fetched: only fetches co
 from __future__ import annotations
 
 import sys
+from _thread import get_ident
 from time import monotonic_ns
 
 from ..counted_reads import SAMPLE_NS, CountedReads
 from ..lines import lines
 from ..modules import Missing, need
-from .internals import folder, own, replace_in_class
+from .internals import folder, own, replace_in_class, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def _reading(
 ) -> Callable[[Any], Any]:
     """Return the getter; nothing of ours in it can fail, and what the original raises goes on."""
     clock, caller, due = monotonic_ns, sys._getframe, [0]
+    see, here = users.__setitem__, get_ident
 
     def read(array: Any) -> Any:
         if not on or array._npy_value is not None:
@@ -57,6 +59,7 @@ def _reading(
         value = original(array)
         ended = clock()
         note((ended - began, getattr(value, "nbytes", 0)))
+        see(here(), ended)
         if ended > due[0]:
             due[0] = ended + SAMPLE_NS
             sample((ended - began, lines(caller(1), jax)))

@@ -2,32 +2,44 @@
 
 A user who calls ``jax.profiler.start_trace`` meanwhile waits until ours has ended, and then gets
 theirs. Without the lock their ``stop_trace`` would fail. The end of a session works for a while
-without Python's lock.
+without Python's lock; on a GPU it is the main thread's.
 """
 
 from __future__ import annotations
 
 import _thread
+import sys
 import time
 
 from ..modules import loaded, need
-from ..session_tracer import SessionTracer
+from ..session_tracer import WAITS, SessionTracer
 from ..tracer import Refused, TakenWindow
 from ..wire import clock_pair
+from .internals import clients, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..main_thread import MainThreadCall
     from ..trace_files import TraceFile
 
 _USED = "the job profiles itself with jax.profiler"
+# The platforms whose session takes CUPTI, or its like, out of the process when it ends.
+GPUS = {"gpu", "cuda", "rocm"}
+LATELY_NS = 10_000_000_000
 
 
 class JaxTracer(SessionTracer):
     """Takes traces of JAX."""
 
     framework = "jax"
+    profiler = "jax._src.profiler"
+
+    def __init__(self, main_call: MainThreadCall) -> None:
+        super().__init__(main_call)
+        # Whether the main thread was once seen elsewhere than in a wait.
+        self._works = False
 
     def is_used(self) -> bool:
         """Tell whether JAX has devices."""
@@ -45,6 +57,31 @@ class JaxTracer(SessionTracer):
         torch = loaded("torch.autograd.profiler")
         if torch is not None and torch.get("_is_profiler_enabled"):
             raise Refused("the job profiles itself with torch.profiler")
+        if not GPUS.isdisjoint(clients()):
+            self.end_on_main()
+            self._check_threads(time.monotonic_ns())
+
+    def second(self) -> None:
+        """Look whether the main thread does more than wait for others."""
+        main = self._main_call.main
+        if main is not None and not self._works and main in (frames := sys._current_frames()):
+            self._works = frames[main].f_globals.get("__name__") not in WAITS
+
+    def _check_threads(self, now: int) -> None:
+        """Refuse where another thread than the main one may launch what the GPU does."""
+        main, there = self._main_call.main, sys._current_frames()
+        self.second()
+        lately = {each for each, at in [*users.items()] if now - at < LATELY_NS and each in there}
+        if lately - {main}:
+            raise Refused(
+                "another thread than its main one computes with JAX, and the end of a trace of a "
+                "GPU could then end the job"
+            )
+        if not self._works and main not in users:
+            raise Refused(
+                "its main thread waits, and which thread launches the work is not known: the end "
+                "of a trace of a GPU could end the job"
+            )
 
     def start(self, _length_ns: int) -> None:
         """Begin a session under the lock."""
@@ -61,20 +98,9 @@ class JaxTracer(SessionTracer):
 
     def save(self, file: TraceFile) -> TakenWindow:
         """End the session, and write what it has."""
-        session, began = self.session, self.began
-        if session is None or began is None:
-            raise Refused("no session of JAX's profiler is on")
-        ended = time.monotonic_ns()
-        try:
-            content: bytes = self.rest(session.stop)
-        finally:
-            self.session = None
-            # Before the lock is released: until it is deleted it is a session.
-            del session
-            self.release()
-        cost = time.monotonic_ns() - ended
+        content, window = self.take()
         self.rest(lambda: file.write(content))
-        return TakenWindow(began.monotonic_ns, ended, began.realtime_ns, None, cost)
+        return window
 
     def _begin(self) -> None:
         if _user_session() is not None:
@@ -84,7 +110,8 @@ class JaxTracer(SessionTracer):
         options.python_tracer_level = 0
         options.host_tracer_level = 2
         self.began = clock_pair()
-        self.session = profiler.ProfilerSession(options)
+        session = profiler.ProfilerSession(options)
+        self.open(session, session.stop)
 
 
 def _lock_of_profiler() -> Any:

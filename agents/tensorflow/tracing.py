@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import time
 from contextlib import suppress
 
 from ..modules import loaded, need
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..folder import Folder
+    from ..main_thread import MainThreadCall
     from ..trace_files import TraceFile
 
 MODULE = "tensorflow.python.profiler.profiler_v2"
@@ -39,9 +39,10 @@ class TensorFlowTracer(SessionTracer):
     """Takes traces of TensorFlow."""
 
     framework = "tensorflow"
+    profiler = MODULE
 
-    def __init__(self, folder: Folder) -> None:
-        super().__init__()
+    def __init__(self, folder: Folder, main_call: MainThreadCall) -> None:
+        super().__init__(main_call)
         self._folder = folder
 
     def is_used(self) -> bool:
@@ -66,8 +67,9 @@ class TensorFlowTracer(SessionTracer):
             raise Refused("the job profiles itself with torch.profiler")
 
     def start(self, _length_ns: int) -> None:
-        """Begin a session under the lock."""
+        """Begin a session under the lock; what is traced is a GPU, if anything."""
         self.check()
+        self.end_on_main()
         lock = _lock_of_profiler()
         if not lock.acquire(False):
             raise Refused(_USED)
@@ -78,30 +80,19 @@ class TensorFlowTracer(SessionTracer):
             self.began = clock_pair()
             # What is left out is as in the user's own: Python's calls are not traced.
             session.start(self._path(), {})
-            self.session = session
+            self.open(session, session.export_to_tb)
         except BaseException:
             self.abort()
             raise
 
     def save(self, file: TraceFile) -> TakenWindow:
-        """End the session, and write what it has."""
-        session, began = self.session, self.began
-        if session is None or began is None:
-            raise Refused("no session of TensorFlow's profiler is on")
-        ended = time.monotonic_ns()
+        """Keep what the session has written."""
         try:
-            self.rest(session.export_to_tb)
-        finally:
-            self.session = None
-            # Before the lock is released: until it is deleted it is a session.
-            del session
-            self.release()
-        cost = time.monotonic_ns() - ended
-        try:
+            _, window = self.take()
             self.rest(lambda: file.write(_content(self._path())))
         finally:
             _remove(self._path())
-        return TakenWindow(began.monotonic_ns, ended, began.realtime_ns, None, cost)
+        return window
 
     def _path(self) -> str:
         """Return the folder that TensorFlow writes to, valid wherever ours is moved."""

@@ -21,10 +21,10 @@ from whyidle.monitor.attach.answers import AGENT, OUTSIDE, PTRACE, REMOTE_EXEC, 
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 
-FRAMEWORKS = ("torch", "jax")
+COSTS = (("torch", 10), ("jax", 10), ("torch", 1), ("jax", 1))
 CYCLES, QUICK_CYCLES, CYCLE_SECONDS = 100, 3, 45.0
 ALONE_SECONDS, RUN_ROUNDS, WATCH_SECONDS = 0.5, 400, "6"
-COST_SECONDS, QUICK_COST_SECONDS = 7.0, 2.0
+COST_SECONDS, QUICK_COST_SECONDS = 3.5, 2.0
 # Of each framework, in this order; the last one not in a quick look.
 PARTS = ("alone", "starts", "every_way_in", "in_and_out", "monitor_attach", "from_outside",
          "lost_the_same", "monitor_run")  # fmt: skip
@@ -47,16 +47,25 @@ torch.use_deterministic_algorithms(True)
 
 
 # Jobs are entered --------------------------------------------------------------------------------
-def attach(check: Check) -> None:
-    """Enter one job of each framework in every way, and see at the end what it has lost."""
-    os.environ |= SETTINGS | {"WHYIDLE_STATE_DIR": str(check.work / "state")}
-    for framework in ("jax",) if check.quick else FRAMEWORKS:
-        with ExitStack() as stack:
-            entering = Entering(framework, stack)
-            for name in PARTS[:-1] if check.quick else PARTS:
-                check.do(f"{framework}: {name.replace('_', ' ')}", getattr(entering, name))
+def attach_torch(check: Check) -> None:
+    """Enter a job of PyTorch in every way."""
+    _attach(check, "torch")
+
+
+def attach_jax(check: Check) -> None:
+    """Enter a job of JAX in every way, and one that serves its profiler."""
+    _attach(check, "jax")
     if not check.quick:
         check.do("jax: its own profiler server", _server)
+
+
+def _attach(check: Check, framework: str) -> None:
+    """Enter one job in every way, and see at the end what it has lost."""
+    os.environ |= SETTINGS | {"WHYIDLE_STATE_DIR": str(check.work / "state")}
+    with ExitStack() as stack:
+        entering = Entering(framework, stack)
+        for name in PARTS[:-1] if check.quick else PARTS:
+            check.do(f"{framework}: {name.replace('_', ' ')}", getattr(entering, name))
 
 
 def source(framework: str, more: str = "") -> str:
@@ -186,39 +195,43 @@ def _brief(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _server(_check: Check, part: Result) -> None:
-    """Take a trace by the job's own server: nothing is put into the job."""
-    need("grpc")
+    """Ask for a trace by the job's own server, which ends it on a thread of its own: refused."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with _running("jax", f"jax.profiler.start_server({port})\n") as job:
-        trace, _ = monitor("trace", str(job.process.pid), "--server", str(port), "--json")
-        part.figures = job.end() | {"events": trace["events"], "devices": len(trace["devices"])}
-    if not trace["devices"] or part.figures["wrong"]:
-        raise Failed("there is no device in the trace, or a round lost something else")
+        try:
+            monitor("trace", str(job.process.pid), "--server", str(port), "--json")
+            part.figures = job.end() | {"refused": None}
+        except Failed as refused:
+            part.figures = job.end() | {"refused": str(refused)}
+    if part.figures["refused"] is None or part.figures["wrong"]:
+        raise Failed("it was not refused, or a round lost something else")
 
 
 # What the agent costs ----------------------------------------------------------------------------
 def cost(check: Check) -> None:
-    """Measure one job of each framework."""
-    for framework in ("torch",) if check.quick else FRAMEWORKS:
-        check.do(framework, _cost, framework)
+    """Measure jobs of each framework with long steps and with short ones."""
+    for framework, milliseconds in COSTS[:2] if check.quick else COSTS:
+        check.do(f"{framework}, {milliseconds} ms", _cost, framework, milliseconds)
 
 
-def _cost(check: Check, part: Result, framework: str) -> None:
+def _cost(check: Check, part: Result, framework: str, milliseconds: int) -> None:
     """Do what ``agent_cost.py`` does, on the GPU: blocks with the probes' hooks and without."""
     need(framework)
     seconds = QUICK_COST_SECONDS if check.quick else COST_SECONDS
-    words = [f"{agent_cost.ROOT}/agents", framework, "10", str(seconds), "gpu"]
+    words = [f"{agent_cost.ROOT}/agents", framework, str(milliseconds), str(seconds), "gpu"]
     command = [sys.executable, str(agent_cost.TRAINING), *words]
     measured, _ = answer("the job", command, timeout=check.left)
     # The agent's own thread is held in both blocks: what it takes comes on top.
     share = measured["agent_share"] * 100
     more = [(on[0] / off[0] - 1) * 100 + share for off, on in measured["pairs"]]
+    hooks = [(on[2] - off[2]) / 1000 for off, on in measured["pairs"]]
     part.figures = {
         **{name: measured[name] for name in ("device", "step_ns", "traces")},
         "pairs": len(more),
         "more_with_it_percent": agent_cost.interval(more),
+        "hooks_us": agent_cost.interval(hooks),
         "agent_percent_of_core": share,
     }
     check.see_device(measured["device"])

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.gpu.runner import Check, Failed, LeftOut, Result, answer, monitor, need
+from benchmarks.gpu.story import PAIRS, TOLD
 from benchmarks.record_pairs import FOLDER, ROOT
 from tests import fake_nvml
 from whyidle.monitor.core.paths import database
@@ -28,17 +29,17 @@ from whyidle.monitor.tracing.space import Space
 
 PHASE_SECONDS, QUICK_PHASE_SECONDS = 8.0, 0.5
 TAPE = ROOT / "tests" / "data" / "tapes" / "one_gpu.tape"
-SIDE_SECONDS, QUICK_SIDE_SECONDS = 6.0, 4.0
+SIDE_SECONDS, QUICK_SIDE_SECONDS = 12.0, 4.0
 TRACES = ("--first-trace", "2", "--trace-share", "0.1")
 # Both sides, with what they need to start.
-NEEDS = 30.0
+NEEDS = 42.0
 # What fits into a repository, of each side of about ten pairs.
 LARGEST_TRACE = 700_000
 # One GPU has nothing to say of them: they are about several devices, or about cores.
 NOT_HERE = ("idle_devices", "misaligned_shards", "cpu_starved")
 # A trace that is taken by hand: its seconds, and for how long it is tried after the start.
 TRACE_SECONDS, LEAST_SECONDS = 0.5, 0.02
-PATIENCE, TRACE_PATIENCE = 40.0, 30.0
+PATIENCE, TRACE_PATIENCE = 25.0, 20.0
 # The longer first: the checkout may be imported through its links. Root's home names no person.
 PLACES = [(f"{ROOT}/{links}".encode(), FOLDER.encode()) for links in (".typing/whyidle/", "")]
 PLACES += [(f"{home}/".encode(), b"/user/") for home in {str(Path.home())} - {"/root"}]
@@ -74,10 +75,12 @@ def _record(check: Check, part: Result) -> None:
 def pairs(check: Check) -> None:
     """Run one pair after the other, as `monitor demo` does, as long as there is time."""
     os.environ["WHYIDLE_STATE_DIR"] = str(check.work / "state")
-    found = {f"{pair.name}_{pair.framework}": pair for pair in all_pairs()}
-    # One of each kind of idle time comes first.
-    first = [f"{name}_{framework}" for name, framework in CURATED]
-    names = first[:1] if check.quick else dict.fromkeys((*first, *sorted(found)))
+    only_here = [*all_pairs(PAIRS)]
+    found = {f"{pair.name}_{pair.framework}": pair for pair in (*only_here, *all_pairs())}
+    # What shows on a GPU alone comes first, then one of each kind of idle time.
+    curated = [f"{name}_{framework}" for name, framework in CURATED]
+    first = [f"{pair.name}_{pair.framework}" for pair in only_here if pair.name != TOLD] + curated
+    names = curated[:1] if check.quick else dict.fromkeys((*first, *sorted(found)))
     for name in check.wanted or names:
         check.do(name, _pair, found[name], needs=0.0 if check.quick else NEEDS)
 

@@ -48,19 +48,20 @@ def pids_match(fs: ProcFs, pid: int, now: float | None = None) -> bool:
     known = _verdicts.setdefault(fs, {})
     start_ticks = fs.followed.get(pid) or _follow(fs, pid)
     if start_ticks is None:
-        return _uses_gpu(fs, pid)
+        return uses_gpu(fs, pid)
     verdict = known.get(pid)
     if verdict is None or verdict.start_ticks != start_ticks:
-        known[pid] = _Verdict(start_ticks, now, _uses_gpu(fs, pid))
+        known[pid] = _Verdict(start_ticks, now, uses_gpu(fs, pid))
         _make_room(fs, known)
         return known[pid].matches
     if verdict.is_due(now):
         verdict.looks += 1
-        verdict.matches = _uses_gpu(fs, pid)
+        verdict.matches = uses_gpu(fs, pid)
     return verdict.matches
 
 
-def _uses_gpu(fs: ProcFs, pid: int) -> bool:
+def uses_gpu(fs: ProcFs, pid: int) -> bool:
+    """Tell whether a process has mapped the driver's files; holds its memory lock for a moment."""
     files = fs.mapped_files(pid) or set()
     return any(mark in file for file in files for mark in _GPU_FILES)
 

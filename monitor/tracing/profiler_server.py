@@ -5,6 +5,9 @@ file. Any program may listen on a port, and may break when it is sent a request:
 port that the user names, and only if it is the job's. gRPC, which the server speaks, runs in a
 process of its own (``profiler_client``).
 
+The server ends the trace on a thread of its own, which on an NVIDIA GPU can end the job (why:
+``agents/session_tracer.py``): there it is not asked.
+
 A trace that the job itself begins during that window fails in the job: jax runs one at a time, and
 has no lock that a server would take. And a request while the job traces itself prints a line to the
 job's stderr. So this happens only when a person asks for it.
@@ -30,6 +33,7 @@ from whyidle.monitor.core.errors import (
     TargetGone,
     UsageProblem,
 )
+from whyidle.monitor.processes.namespace import uses_gpu
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.tracing.space import Space, remove
@@ -62,6 +66,12 @@ class ByServer:
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._port = checked_port(key.pid, port, ProcFs())
+        if uses_gpu(ProcFs(), key.pid):
+            raise Problem(
+                "The job uses a GPU, and its profiler server ends a trace on a thread of its own: "
+                "with CUDA graphs that ends the job (CUDA_ERROR_LAUNCH_FAILED).",
+                f"Have its main thread end it: monitor trace {key.pid}",
+            )
         if find_spec("grpc") is None:
             raise UsageProblem(
                 "The job's profiler server speaks gRPC, which this Python does not have.",

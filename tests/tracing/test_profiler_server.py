@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import mmap
 import os
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from tests.link.conftest import FS, key_of
 from tests.traces.xplane_bytes import block, fields, number
 from tests.tracing.conftest import until
-from whyidle.monitor.core.errors import TargetGone, UsageProblem
+from whyidle.monitor.core.errors import Problem, TargetGone, UsageProblem
 from whyidle.monitor.tracing import profiler_client, profiler_server
 from whyidle.monitor.tracing.profiler_server import ByServer, checked_port, listening
 from whyidle.monitor.tracing.space import Space
@@ -235,6 +236,20 @@ def test_a_client_that_fails_is_reported(
     way = ByServer(key_of(os.getpid()), port_of(listener), space, "pid-1", command)
     assert said in str(taken(way))
     assert not space.files()
+
+
+def test_a_job_on_a_gpu_is_not_asked_since_its_own_thread_would_end_the_trace(
+    listener: socket.socket, space: Space, tmp_path: Path
+) -> None:
+    library = tmp_path / "libcuda.so.1"
+    library.write_bytes(bytes(4096))
+    with (
+        library.open() as file,
+        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ),
+        pytest.raises(Problem, match="CUDA_ERROR_LAUNCH_FAILED") as refused,
+    ):
+        ByServer(key_of(os.getpid()), port_of(listener), space, "pid-1")
+    assert refused.value.next_step.endswith(f"monitor trace {os.getpid()}")
 
 
 def test_without_grpc_it_says_what_to_install(
