@@ -1,9 +1,11 @@
 """The job computes in float64.
 
 ## What it sees
-Of which data types the parameters are (PyTorch), or the arrays alive (JAX): float64 and complex128
-hold most of the floating numbers. No trace is needed; one narrows the range. The lines that ask for
-it are searched for in the files that the main thread was found in.
+Of which data types the parameters are (PyTorch), or what the largest compiled programs multiply
+(JAX; without such products the arrays alive): most of it is float64 or complex128. Arrays of
+float32 may well become float64 within a program, and the other way round. No trace is needed; one
+narrows the range, as does how much is float64. The lines that ask for it are searched for in the
+files that the main thread was found in.
 
 ## Why it costs
 A float64 has twice the bytes of a float32: a vector unit holds half as many, and every read and
@@ -19,6 +21,8 @@ JAX leave `jax_enable_x64` off, or keep it to the few values that need the digit
 ## When it is wrong
 Some sciences need the digits: differential equations over long times, sums over very many values,
 inverses of nearly singular matrices. Then it is no fault, and the time is what they cost.
+Products are counted, and not how large each is. A program of JAX that multiplies no matrices,
+and takes and returns float32, is not seen.
 
 ## Documents
 Beyond the documents: D4 and D5 advise less than float32, and speak of nothing above it.
@@ -28,7 +32,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -42,6 +46,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.products import doubles
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
@@ -60,31 +65,55 @@ _ASKS: Final = re.compile(
 )
 
 
+class _Double(NamedTuple):
+    share: float
+    # Of the work, at least and at most.
+    least: float
+    most: float
+    of: str
+
+
 def detect(window: Window) -> Verdict:
-    """Judge the data types of parameters and arrays."""
-    kinds = window.fact("dtypes")
-    if not isinstance(kinds, Mapping):
+    """Judge the data types of parameters, products and arrays."""
+    double = _of_programs(window) or _of_arrays(window)
+    if double is None:
         return window.lacks(Need.INSIDE)
-    floating = {name: n for name, n in kinds.items() if _FLOATING.fullmatch(str(name))}
-    whole = sum(floating.values())
-    if not whole:
-        return None
-    double = sum(floating.get(name, 0) for name in DOUBLE) / whole
-    if double < MOST_OF_IT:
+    if double.share < MOST_OF_IT:
         return None
     least, most = _back(window)
-    what = "parameters" if window.uses("pytorch") else "bytes of arrays"
     (low, high), evidence = _work(window)
     return Found(
-        gain=Gain.between(least * low, most * high),
+        gain=Gain.between(double.least * least * low, double.most * most * high),
         evidence=(
-            Evidence.of(f"{what} in float64", window.job.measure(double, "ratio")),
+            Evidence.of(f"{double.of} in float64", window.job.measure(double.share, "ratio")),
             *evidence,
         ),
         confidence=Confidence.INFERRED if evidence else Confidence.HINTED,
         where=asking(window.job, _ASKS),
         slice=Slice.COMPUTE,
     )
+
+
+def _of_programs(window: Window) -> _Double | None:
+    """Return how much of the products is double: what a program computes in."""
+    found = None if window.uses("pytorch") else doubles(window)
+    if found is None:
+        return None
+    # Where programs differ, all the time may be in the one that has most of it.
+    most = found.share if found.programs == 1 else 1.0
+    return _Double(found.share, found.least, most, "products in compiled programs")
+
+
+def _of_arrays(window: Window) -> _Double | None:
+    """Return how much of the floating numbers is double; all work may be of one kind."""
+    kinds = window.fact("dtypes")
+    if not isinstance(kinds, Mapping):
+        return None
+    floating = {name: n for name, n in kinds.items() if _FLOATING.fullmatch(str(name))}
+    whole = sum(floating.values())
+    double = sum(floating.get(name, 0) for name in DOUBLE) / whole if whole else 0.0
+    what = "parameters" if window.uses("pytorch") else "bytes of arrays"
+    return _Double(double, 1.0, 1.0, what)
 
 
 def _back(window: Window) -> tuple[float, float]:

@@ -70,6 +70,71 @@ def test_other_jobs(framework: str, kinds: Mapping[str, int]) -> None:
     assert is_silent(NAME, of(framework, kinds))
 
 
+FLOAT32 = {"float32": 23_000_000, "float64": 8}
+
+
+def compiled(*programs: tuple[int | None, Mapping[str, int]], **more: object) -> Window:
+    """Return a job of JAX whose programs have these flops and products."""
+    kinds = more.pop("kinds", FLOAT32)
+    largest = [
+        {"name": f"jit_{number}", "flops": flops, "products": products}
+        for number, (flops, products) in enumerate(programs)
+    ]
+    facts = {"jax": {"dtypes": kinds, "backend": "cpu", "largest_executables": largest}}
+    return window(facts=facts, inside=True, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("programs", "share"),
+    [
+        # a step and its evaluation in float64; a step beside small ones of float32
+        ([(5_000, {"f64": 23}), (6_000, {"f64": 8}), (900, {})], 1.0),
+        ([(5_000, {"f64": 20}), (10, {"f32": 8})], 0.998),
+        # too large to ask for flops, beside a small one
+        ([(None, {"f64": 23}), (10, {"f32": 2})], 0.92),
+        ([(900, {"c128": 2, "s32": 40})], 1.0),
+        ([(900, {"f64": 3, "bf16": 1})], 0.75),
+    ],
+)
+def test_only_the_programs_compute_in_double(programs: list[object], share: float) -> None:
+    finding = found(NAME, compiled(*programs))  # type: ignore[arg-type]
+    assert finding.evidence[0].name == "products in compiled programs in float64"
+    assert finding.evidence[0].value == pytest.approx(share, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "programs",
+    [
+        # float32 throughout; one sum or rate in float64; integers; a small evaluation in float64
+        [(5_000, {"f32": 23})],
+        [(5_000, {"f32": 8, "f64": 1})],
+        [(5_000, {"s8": 8})],
+        [(5_000, {"bf16": 23}), (500, {"f64": 8})],
+    ],
+)
+def test_programs_of_float32_under_64_bits(programs: list[object]) -> None:
+    assert is_silent(NAME, compiled(*programs))  # type: ignore[arg-type]
+
+
+def test_a_table_of_float64_that_programs_cast_first() -> None:
+    assert is_silent(NAME, compiled((5_000, {"f32": 23}), kinds={"float64": 80_000_000}))
+
+
+def test_the_range_follows_how_much_of_the_work_is_double() -> None:
+    taken = answer({Slice.COMPUTE: 0.8, Slice.IDLE_DISPATCH: 0.2}, calls={"dot": 3.0})
+
+    def gain(*programs: tuple[int | None, Mapping[str, int]]) -> tuple[float, float]:
+        job = compiled(*programs).job
+        range_ = found(NAME, Window("test", "run", window(taken).traces, job)).gain
+        assert range_ is not None
+        return range_.low, range_.high
+
+    whole = gain((900, {"f64": 4}))
+    assert gain((900, {"f64": 3, "f32": 1})) == pytest.approx([0.75 * each for each in whole])
+    # Which of two programs runs most is not known.
+    assert gain((900, {"f64": 4}), (500, {"f32": 4})) == pytest.approx((0.0, whole[1]))
+
+
 @pytest.mark.parametrize(("call", "most"), [("aten::addmm", 0.57), ("aten::conv2d", 0.8)])
 def test_a_trace_says_how_much_of_it_is_work(call: str, most: float) -> None:
     taken = answer({Slice.COMPUTE: 0.8, Slice.IDLE_DISPATCH: 0.2}, calls={call: 3.0})
