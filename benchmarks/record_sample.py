@@ -27,10 +27,10 @@ AT = Path("/tmp/job")
 FIRST_TRACE_SECONDS = 8.0
 # The one that is shown first comes last.
 RUNS = (
+    ("retracing, before", "retracing/before_jax.py"),
+    ("retracing, after", "retracing/after_jax.py"),
     ("loader mended", "input_starved/after_torch.py"),
     ("loader starves it", "input_starved/before_torch.py"),
-    ("MLP, after", "combined/flax_mlp/after_jax.py"),
-    ("MLP, before", "combined/flax_mlp/before_jax.py"),
 )
 
 
@@ -52,7 +52,7 @@ def record_all(seconds: float, into: Path) -> None:
     AT.mkdir(mode=0o700)
     try:
         for _, script in RUNS:
-            (AT / script).parent.mkdir(parents=True, exist_ok=True)
+            (AT / script).parent.mkdir(exist_ok=True)
             shutil.copy(DEMOS / script, AT / script)
         with tempfile.TemporaryDirectory() as state:
             for label, script in RUNS:

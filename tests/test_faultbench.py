@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
+import random
 from collections import Counter
-from itertools import cycle
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from benchmarks.faultbench import fit, truth
 from benchmarks.faultbench.cases import HEALTHY, Case, cases, sample
 from benchmarks.faultbench.check_family import mistakes
+from benchmarks.faultbench.jobs import Failed
 from benchmarks.faultbench.judge import judged
 from benchmarks.faultbench.mutations import MUTATIONS, Insert, Mutation
 from benchmarks.faultbench.program import MARK, NotApplicable, Program, families
@@ -170,33 +172,93 @@ def test_a_gain_that_is_not_known_well_is_neither_fault_nor_healthy() -> None:
     assert not is_settled({"gain": [0.8, 1.0, 1.3]})
 
 
-def test_one_start_that_is_slower_than_the_next_is_no_fault(
+def played(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Only what costs more than two starts differ by is known after one."""
+    speeds: Mapping[str, tuple[float, float]],
+    ends: Sequence[tuple[str, int]] = (),
+    seed: int = 0,
+    noise: float = 0.01,
+) -> tuple[list[list[str]], dict[str, Any]]:
+    """Measure programs of known speed in each start; some end amid a start.
+
+    Returns which were started together, and what was found.
+    """
     started: list[list[str]] = []
 
     class Played:
         def __init__(self, case: Case, *, counting: bool) -> None:
             assert counting
-            if case.fault == "healthy":
+            if case.fault == HEALTHY:
                 started.append([])
             started[-1].append(case.fault)
-            self.rate = {"healthy": 100.0, "large": 50.0, "steady": 92.0}.get(case.fault)
-            self.rate = self.rate or (92.0 if len(started) == 1 else 100.0)
-            self.noise = cycle((0.99, 1.01))
+            self.turns, self.ends = 0, (case.fault, len(started)) in ends
+            self.speed = speeds[case.fault][len(started) - 1]
+            self.drawn = random.Random(f"{seed} {case.fault} {len(started)}")
+
+        def turn(self) -> tuple[float, float]:
+            self.turns += 1
+            if self.ends and self.turns > 3:
+                raise Failed("ended")
+            return self.speed * self.drawn.gauss(1, noise), 1.0
 
         def end(self) -> None: ...
 
     monkeypatch.setattr(truth, "Job", Played)
     monkeypatch.setattr(truth, "_warm", lambda _job: None)
-    monkeypatch.setattr(truth, "_turn", lambda job: (job.rate * next(job.noise), 1.0))
-    faults = ("healthy", "large", "steady", "accident")
-    found = truth.measured([Case("a", fault, 1, 35) for fault in faults])
-    assert started == [list(faults), ["healthy", "steady", "accident"]]
-    assert {name: is_fault(each["gain"]) for name, each in found.items()} == {
-        "a.large.x1": True, "a.steady.x1": True, "a.accident.x1": False,
+    monkeypatch.setattr(truth, "_turn", Played.turn)
+    found = truth.measured([Case("a", fault, 1, 35) for fault in speeds])
+    return started, {name.split(".")[1]: each for name, each in found.items()}
+
+
+SPEEDS: Final = {"healthy": (1, 1), "large": (0.5, 0.5), "steady": (0.92, 0.92), "once": (0.92, 1)}
+
+
+def test_only_what_costs_more_than_two_starts_differ_by_is_known_after_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, found = played(monkeypatch, SPEEDS)
+    assert started == [list(SPEEDS), ["healthy", "steady", "once"]]
+    assert {fault: is_fault(each["gain"]) for fault, each in found.items()} == {
+        "large": True, "steady": True, "once": False,
     }  # fmt: skip
+    low, middle, high = found["once"]["gain"]
+    first, second = found["once"]["starts"]
+    assert (low, high) == (second[0], first[2])
+    assert second[1] < middle < first[1]
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05])
+@pytest.mark.parametrize(
+    ("speeds", "least", "most"),
+    [((1, 1), 0, 0.01), ((0.92, 1), 0, 0.02), ((1, 0.92), 0, 0.02), ((0.9, 0.9), 0.95, 1)],
+    ids=["healthy", "slower in the first start", "slower in the second", "slower by a tenth"],
+)
+def test_a_start_of_a_healthy_program_that_is_slow_is_seldom_called_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+    speeds: tuple[float, float],
+    least: float,
+    most: float,
+    noise: float,
+) -> None:
+    programs = {HEALTHY: (1.0, 1.0)} | {f"{number}": speeds for number in range(8)}
+    called = [
+        is_fault(each["gain"])
+        for seed in range(125)
+        for each in played(monkeypatch, programs, seed=seed, noise=noise)[1].values()
+    ]
+    assert len(called) == 1000
+    assert least <= sum(called) / len(called) <= most
+
+
+@pytest.mark.parametrize(("start", "known"), [(1, set()), (2, {"large"})])
+def test_a_healthy_twin_that_fails_leaves_its_mutants_unmeasured(
+    monkeypatch: pytest.MonkeyPatch, start: int, known: set[str]
+) -> None:
+    """A mutant that fails by itself is known to."""
+    speeds = SPEEDS | {"broken": (1, 1)}
+    _, found = played(monkeypatch, speeds, [("healthy", start), ("broken", 1)])
+    assert {fault for fault, each in found.items() if "gain" in each} == known
+    assert {fault for fault, each in found.items() if "failed" in each} == {"healthy", "broken"}
 
 
 def test_what_is_behind_a_range_comes_from_the_tune_side_and_from_pairs() -> None:

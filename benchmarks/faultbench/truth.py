@@ -3,9 +3,10 @@
 All are started. Then one at a time runs for a few seconds while the others stand still, in random
 order in each round, so that what else the machine does meets all alike. The gain is the median
 ratio of samples a second over the rounds, with its interval by the order of the ratios: a round in
-which the machine paused moves neither. One start of a program is faster than the next by some per
-cent, for as long as both run: a gain that is no larger is measured in a second start, too. Rounds
-go on while it is open whether a fault costs anything.
+which the machine paused moves neither. Rounds go on while it is open whether a fault costs
+anything. One start of a program is faster than the next by some per cent, for as long as both run,
+and more rounds do not tell that from a fault: a gain that is no larger is measured in a second
+start, too, and lies between the lowest and the highest that either start leaves open.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Final, TypeVar
 from benchmarks.faultbench.cases import Case
 from benchmarks.faultbench.jobs import Failed, Job
 
-# Fewer say nothing so surely.
+# In each start; fewer say nothing so surely.
 ROUNDS: Final = 8
 MOST_ROUNDS: Final = 24
 TURN_S: Final = 0.8
@@ -66,11 +67,11 @@ def _turn(job: Job) -> Rate:
 class _Start:
     """Programs that were started together, and take turns."""
 
-    def __init__(self, cases: Sequence[Case], turns: dict[str, list[tuple[Rate, Rate]]]) -> None:
+    def __init__(self, cases: Sequence[Case]) -> None:
         self._healthy = cases[0].id
         self._jobs: dict[str, Job] = {}
-        # Of each mutant, the rate of the healthy twin and its own, in the rounds of all starts.
-        self._turns = turns
+        # Of each mutant, the rate of the healthy twin and its own, in each round.
+        self._turns: dict[str, list[tuple[Rate, Rate]]] = {case.id: [] for case in cases[1:]}
         self.found: dict[str, dict[str, Any]] = {}
         for first in range(0, len(cases), START_TOGETHER):
             some = cases[first : first + START_TOGETHER]
@@ -94,14 +95,14 @@ class _Start:
         healthy = rates.pop(self._healthy, None)
         if healthy is not None:
             for name, rate in rates.items():
-                self._turns.setdefault(name, []).append((healthy, rate))
+                self._turns[name].append((healthy, rate))
         return self._healthy in self._jobs and len(self._jobs) > 1
 
-    def settle(self, is_enough: Callable[[dict[str, Any]], bool]) -> None:
+    def settle(self, *, is_over: bool) -> None:
         """End those of which more rounds would say nothing new."""
         for name in [name for name in self._jobs if name != self._healthy]:
-            gains = compared(self._turns.get(name, []))
-            if is_enough(gains):
+            gains = compared(self._turns[name])
+            if is_over or is_settled(gains):
                 self.found[name] = gains
                 self._jobs.pop(name).end()
 
@@ -111,28 +112,29 @@ class _Start:
             job.end()
 
 
+def _measured_once(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
+    start = _Start(cases)
+    try:
+        for number in range(1, MOST_ROUNDS + 1):
+            # Without their twin nothing is known of the others: they are left for another time.
+            if not start.go():
+                break
+            if number >= ROUNDS:
+                start.settle(is_over=number == MOST_ROUNDS)
+    finally:
+        start.end()
+    return start.found
+
+
 def measured(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
     """Measure some mutants of one family and size; the first case is the healthy twin."""
-    turns: dict[str, list[tuple[Rate, Rate]]] = {}
-    found: dict[str, dict[str, Any]] = {}
-    for is_enough, rounds in ((is_plain, ROUNDS), (is_settled, MOST_ROUNDS - ROUNDS)):
-        left = [case for case in cases[1:] if case.id not in found]
-        if not left:
-            break
-        start = _Start([cases[0], *left], turns)
-        try:
-            for number in range(1, rounds + 1):
-                if not start.go():
-                    break
-                if number >= ROUNDS:
-                    start.settle(is_enough)
-        finally:
-            start.end()
-        found |= start.found
-        if cases[0].id in found:
-            # Without their twin nothing is known of the others: they are left for another time.
-            return found
-    return {case.id: compared(turns.get(case.id, [])) for case in cases[1:]} | found
+    first = _measured_once(cases)
+    left = {case.id: case for case in cases if is_small(first.get(case.id, {}))}
+    second = _measured_once([cases[0], *left.values()]) if left else {}
+    known = {name: each for name, each in first.items() if name not in left}
+    return known | {
+        name: joined(first[name], each) if "gain" in each else each for name, each in second.items()
+    }
 
 
 def _warm(job: Job) -> None:
@@ -157,6 +159,21 @@ def compared(turns: Sequence[tuple[Rate, Rate]]) -> dict[str, Any]:
         "rounds": len(ratios),
         "step_ms": round(1000 / statistics.median(m[1] for m in rates if m[1]), 3),
         "samples_per_s": round(statistics.median(m[0] for m in rates), 3),
+    }
+
+
+def joined(*starts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is sure of a gain in each of some starts alone."""
+    gains = [start["gain"] for start in starts]
+    lows, middles, highs = zip(*gains, strict=True)
+    return {
+        "gain": [min(lows), round(statistics.median(middles), 4), max(highs)],
+        "starts": gains,
+        "rounds": sum(start["rounds"] for start in starts),
+        **{
+            name: round(statistics.median(start[name] for start in starts), 3)
+            for name in ("step_ms", "samples_per_s")
+        },
     }
 
 
@@ -187,7 +204,7 @@ def is_settled(found: Mapping[str, Any]) -> bool:
     return gain is not None and (is_fault(gain) or is_harmless(gain))
 
 
-def is_plain(found: Mapping[str, Any]) -> bool:
-    """Tell whether a gain is larger than what starts of one program differ by."""
+def is_small(found: Mapping[str, Any]) -> bool:
+    """Tell whether a gain may be no larger than what starts of one program differ by."""
     gain = found.get("gain")
-    return gain is not None and gain[0] > STARTS_DIFFER
+    return gain is not None and gain[0] <= STARTS_DIFFER

@@ -20,9 +20,7 @@ import numpy as np
 
 SEED = 1
 SAMPLES, FEATURES, LAYERS, CLASSES = 8_192, 784, 3, 10
-BATCH = 512
-# As large as the device deserves.
-WIDTH = 5120 if jax.default_backend() == "gpu" else 64
+BATCH, WIDTH = 512, 5120 if jax.default_backend() == "gpu" else 64
 NOISE = 0.1
 RATE, MOMENTUM = 0.05, 0.9
 WARM_UP = 5
