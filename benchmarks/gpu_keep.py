@@ -21,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.gpu.recordings import without_places
 from benchmarks.gpu.runner import REPORT, write_json
 from benchmarks.record_pairs import ROOT, kept
 from whyidle.monitor.diagnosis import diagnose
@@ -42,7 +43,7 @@ class Refused(SystemExit):
 
 def keep(out: Path, into: Path) -> tuple[Path, list[str]]:
     """Take over one run of the checks; return the folder of its model, and what was written."""
-    report = json.loads((out / REPORT).read_text())
+    report = json.loads(without_places((out / REPORT).read_bytes()))
     if into == RECORDINGS and (report["model"] is None or report["fake"] or report["quick"]):
         raise Refused("Only whole runs on a real GPU are kept: gpu_check.py --out OUT")
     folder = into / slug(report["model"] or "cpu")
