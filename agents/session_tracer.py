@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 import time
-from _thread import get_ident
 from contextlib import suppress
 from functools import partial
 
@@ -35,9 +34,6 @@ FIRST_NS = 50_000_000
 STOP_NS = 250_000_000
 # On the main thread: how long the job may stand still.
 HELD_NS = 50_000_000
-# How long the end of the agent waits for the job's main thread.
-PARTING_SECONDS = 0.5
-_POLL_SECONDS = 0.005
 # Where Python waits for a lock, it makes its calls when a signal comes, and waits on.
 WAITS = {"threading", "queue"}
 
@@ -83,9 +79,14 @@ class SessionTracer(Tracer):
             self.finish()
             self._main_call.interrupt()
             main = self._main_call.main
-            frame = None if main is None else sys._current_frames().get(main)
-            if frame is not None and frame.f_globals.get("__name__") in {*WAITS, self.profiler}:
-                wake(main)  # type: ignore[arg-type]
+            if main is not None and self.main_module() in {*WAITS, self.profiler}:
+                wake(main)
+
+    def main_module(self) -> str | None:
+        """Return in which module the main thread is; ``None`` where it cannot be seen."""
+        main, frames = self._main_call.main, sys._current_frames()
+        here = frames[main].f_globals.get("__name__") if main in frames else None
+        return here if isinstance(here, str) else None
 
     def take(self) -> tuple[Any, TakenWindow]:
         """End it, if it has not ended; return what it has, and when it was."""
@@ -132,12 +133,7 @@ class SessionTracer(Tracer):
     def _end_somehow(self, session: _Session) -> None:
         if self._main_call.is_here():
             session.end()
-        until = time.monotonic() + PARTING_SECONDS
-        may_wait = get_ident() != self._main_call.main
-        while not session.is_over and may_wait and time.monotonic() < until:
-            self.hurry()
-            # The job may fork meanwhile, and then it is over, too.
-            self.rest(partial(time.sleep, _POLL_SECONDS))
+        self.hurry_a_while(self._main_call.main)
         if not session.is_over:
             # Until then the user's own waits.
             lock, self.lock = self.lock, None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
+from _thread import get_ident
+from functools import partial
 from typing import NamedTuple
 
 TYPE_CHECKING = False
@@ -15,6 +18,10 @@ if TYPE_CHECKING:
 
 # Set by tools that profile a whole process: only one can trace a GPU.
 TOOLS = (b"NSYS_", b"NV_NSIGHT", b"CUDA_INJECTION64_PATH", b"NVTX_INJECTION", b"ROCP_TOOL")
+
+# How long the end of the agent waits for the job's main thread.
+PARTING_SECONDS = 0.5
+_POLL_SECONDS = 0.005
 
 
 class Refused(Exception):  # noqa: N818  an answer, not a defect
@@ -77,6 +84,14 @@ class Tracer:
 
     def hurry(self) -> None:
         """Make it end now: it is late."""
+
+    def hurry_a_while(self, main: int | None) -> None:
+        """Hurry until it has ended, or for a moment; the main thread would wait for itself."""
+        until = time.monotonic() + PARTING_SECONDS
+        while not self.has_ended() and get_ident() != main and time.monotonic() < until:
+            self.hurry()
+            # The job may fork meanwhile, and then it is over, too.
+            self.rest(partial(time.sleep, _POLL_SECONDS))
 
     def save(self, file: TraceFile) -> TakenWindow:
         """Write what was traced; raises as ``start`` does."""

@@ -63,9 +63,8 @@ class JaxTracer(SessionTracer):
 
     def second(self) -> None:
         """Look whether the main thread does more than wait for others."""
-        main = self._main_call.main
-        if main is not None and not self._works and main in (frames := sys._current_frames()):
-            self._works = frames[main].f_globals.get("__name__") not in WAITS
+        if not self._works:
+            self._works = self.main_module() not in {None, *WAITS}
 
     def _check_threads(self, now: int) -> None:
         """Refuse where another thread than the main one may launch what the GPU does."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-from _thread import get_ident
 from contextlib import suppress
 from functools import partial
 
@@ -36,8 +35,6 @@ FIRST_NS = 5_000_000
 HELD_NS = 50_000_000
 # Where no step has ended for so long, the next batch that the job takes will do.
 WITHOUT_STEPS_NS = 1_000_000_000
-# How long the end of the agent waits for the job's main thread.
-PARTING_SECONDS = 0.5
 _POLL_SECONDS = 0.005
 # Set where a daemon takes the traces: its trace would end with ours.
 DAEMON = "KINETO_USE_DAEMON"
@@ -179,19 +176,12 @@ class TorchTracer(Tracer):
     def _end_somehow(self) -> None:
         if self._main_call.is_here():
             self._profilers.end_here()
-        until = time.monotonic() + PARTING_SECONDS
-        while self._profilers.is_open() and self._may_wait() and time.monotonic() < until:
-            self.hurry()
-            # The job may fork meanwhile, and then it is over, too.
-            self.rest(partial(time.sleep, _POLL_SECONDS))
+        self.hurry_a_while(self._main_call.main)
         # The main thread computes gradients, or is in a long call of C; and the agent may end.
         if self._profilers.is_open() and self._ends_later_ns != self._asked_ns and can_start():
             self._ends_later_ns = self._asked_ns
             with suppress(RuntimeError):
                 Worker(partial(self._end_later, self._asked_ns)).start()
-
-    def _may_wait(self) -> bool:
-        return get_ident() != self._main_call.main
 
     def _end_later(self, asked_ns: int, worker: Worker) -> None:
         while self._profilers.is_open() and self._asked_ns == asked_ns:

@@ -16,7 +16,7 @@ from benchmarks.gpu.runner import Check, Failed, Result, monitor, need
 from tests.attach.victims import LOOP, Victim, running
 
 TRACES, SECONDS = 6, "0.25"
-# Of 100 rounds, how many are profiled: with a whole window of ours between two, and never with one.
+# Every so many rounds it profiles itself, from which on: with room for windows of ours, or hardly.
 KINDS: Final = {"seldom": (2000, 1000), "most of the time": (60, 20)}
 OWN: Final = 10
 PATIENCE_SECONDS: Final = 15.0
@@ -34,7 +34,7 @@ def work():
     if rounds % EVERY == AT + OWN:
         counts.append(stop())
 def tell():
-    if counts[:-1] and rounds % EVERY in range(AT, AT + OWN):
+    if rounds % EVERY in range(AT, AT + OWN):
         stop()
     began, ended = times[0][0], times[-1][0]
     first = [took for at, took in times if at < began + 2]
@@ -144,16 +144,16 @@ def _beside(check: Check, part: Result, job_name: str, kind: str) -> None:
     numbers = f"EVERY, AT, OWN = {every}, {at}, {OWN}\n"
     with running(LOOP + JOBS[job_name] + numbers + WORK) as job:
         taken = [_trace(job.process.pid) for _ in range(2 if check.quick else TRACES)]
-        told = _end(job)
-    counts = told.pop("counts")
+        facts = _end(job)
+    counts = facts.pop("counts")
     part.figures = {
-        **told,
+        **facts,
         "own_traces": len(counts),
         "own_counts": sorted({*counts}),
         "ours": [each for each in taken if isinstance(each, int)],
         "refused": sorted({each for each in taken if isinstance(each, str)}),
     }
-    check.see_device(told["device"])
+    check.see_device(facts["device"])
     # The first may hold what is done once.
     if counts and max(counts) > 1.05 * min(counts):
         raise Failed(f"its own traces are not alike: {sorted({*counts})}")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.gpu.runner import Check, Failed, LeftOut, Result, answer, monitor, need
-from benchmarks.gpu.story import PAIRS, TOLD
+from benchmarks.gpu.story import JOB, PAIRS
 from benchmarks.record_pairs import FOLDER, ROOT
 from tests import fake_nvml
 from whyidle.monitor.core.paths import database
@@ -79,7 +79,7 @@ def pairs(check: Check) -> None:
     found = {f"{pair.name}_{pair.framework}": pair for pair in (*only_here, *all_pairs())}
     # What shows on a GPU alone comes first, then one of each kind of idle time.
     curated = [f"{name}_{framework}" for name, framework in CURATED]
-    first = [f"{pair.name}_{pair.framework}" for pair in only_here if pair.name != TOLD] + curated
+    first = [f"{pair.name}_{pair.framework}" for pair in only_here if pair.name != JOB] + curated
     names = curated[:1] if check.quick else dict.fromkeys((*first, *sorted(found)))
     for name in check.wanted or names:
         check.do(name, _pair, found[name], needs=0.0 if check.quick else NEEDS)

@@ -5,8 +5,8 @@ Run: python benchmarks/gpu/session_ends.py NAME SECONDS
 A name is made of: who ends it (``thread``, ``main``, or a thread while the main one is ``held``),
 what the job does (``read`` each step, or run ``async``), and ``nograph`` where XLA builds no CUDA
 graphs, ``putter`` where another thread copies to the GPU, ``msync`` and ``tsync`` where it waits
-for all before, ``hostonly`` where no GPU is traced. Nothing of whyidle is in it. It prints one line of
-JSON; tests/data/gpu has those of a GPU, a name each, twelve at once.
+for all before, ``hostonly`` where no GPU is traced. Nothing of whyidle is in it. It prints one line
+of JSON; tests/data/gpu has those of a GPU, a name each, twelve at once.
 """
 
 import json
@@ -45,23 +45,18 @@ def opts():
     return o
 
 
-client = jax.local_devices()[0].client
-
-
 def sync():
     for a in jax.live_arrays():
         a.block_until_ready()
 
 
 taken, sizes, times, inside = [0], [], [], [False]
-marks = []
 over = threading.Event()
 hold, held, go = threading.Event(), threading.Event(), threading.Event()
 
 
 def take():
-    s = _profiler.ProfilerSession(opts())
-    return s
+    return _profiler.ProfilerSession(opts())
 
 
 def by_thread():
@@ -103,7 +98,6 @@ if "putter" in name:
 out = {"name": name, "error": None}
 s, y = None, x
 began = last = time.monotonic()
-first = []
 try:
     rounds = 0
     while time.monotonic() - began < seconds and taken[0] < 80:
@@ -114,7 +108,7 @@ try:
             if rounds % 50 == 0:
                 y.block_until_ready()
         else:
-            float(several(x)[0, 0]) if "index" in name else np.asarray(several(x))
+            np.asarray(several(x))
         times.append((inside[0] or s is not None, time.perf_counter() - t))
         if hold.is_set():
             held.set()
@@ -137,8 +131,12 @@ try:
     np.asarray(several(x))
 except BaseException as error:
     out["error"] = f"{type(error).__name__}: {error}"[:300]
-med = lambda v: round(1000 * statistics.median(v), 4) if v else None
-half = len(times) // 2
+
+
+def med(v):
+    return round(1000 * statistics.median(v), 4) if v else None
+
+
 out |= {
     "taken": taken[0],
     "rounds": rounds,

@@ -13,7 +13,7 @@ from benchmarks.gpu.runner import Check, Failed, Result, monitor, need
 from whyidle.monitor.demo.pairs import SIDES, Pair, all_pairs
 
 PAIRS: Final = Path(__file__).with_name("pairs")
-TOLD: Final = "flax_job"
+JOB: Final = "flax_job"
 WATCH_SECONDS, QUICK_WATCH_SECONDS = 14, 6
 # Of the program, which is ended before.
 RUNS_SECONDS: Final = "120"
@@ -22,9 +22,9 @@ STARTS_SECONDS: Final = 12.0
 
 def story(check: Check) -> None:
     """Attach to the job before its fix and after it."""
-    (pair,) = (pair for pair in all_pairs(PAIRS) if pair.name == TOLD)
+    (pair,) = (pair for pair in all_pairs(PAIRS) if pair.name == JOB)
     for side in SIDES:
-        check.do(f"{TOLD}, {side}", _attached, pair, side)
+        check.do(f"{JOB}, {side}", _attached, pair, side)
 
 
 def _attached(check: Check, part: Result, pair: Pair, side: Any) -> None:

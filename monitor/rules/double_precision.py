@@ -46,7 +46,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.products import doubles
+from whyidle.monitor.signals.products import double_share, doubles
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
@@ -109,9 +109,7 @@ def _of_arrays(window: Window) -> _Double | None:
     kinds = window.fact("dtypes")
     if not isinstance(kinds, Mapping):
         return None
-    floating = {name: n for name, n in kinds.items() if _FLOATING.fullmatch(str(name))}
-    whole = sum(floating.values())
-    double = sum(floating.get(name, 0) for name in DOUBLE) / whole if whole else 0.0
+    double = double_share(kinds, _FLOATING, DOUBLE) or 0.0
     what = "parameters" if window.uses("pytorch") else "bytes of arrays"
     return _Double(double, 1.0, 1.0, what)
 

@@ -6,7 +6,7 @@ Arrays that are alive show only what goes in and comes out: a function may compu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from whyidle.monitor.signals.window import Window
@@ -46,11 +46,18 @@ def doubles(window: Window) -> Doubles | None:
     return Doubles(min(main), share, len(main))
 
 
+def double_share(
+    kinds: Mapping[str, float], floating: re.Pattern[str], double: Iterable[str]
+) -> float | None:
+    """Return what part of the numbers of these types, of those that float, is of double ones."""
+    found = {name: n for name, n in kinds.items() if floating.fullmatch(str(name))}
+    whole = sum(found.values())
+    return sum(found.get(name, 0) for name in double) / whole if whole else None
+
+
 def _part(program: Mapping[str, Any]) -> float | None:
     products = program.get("products") or {}
-    floating = {name: n for name, n in products.items() if _FLOATING.fullmatch(str(name))}
-    whole = sum(floating.values())
-    return sum(floating.get(name, 0) for name in DOUBLE) / whole if whole else None
+    return double_share(products, _FLOATING, DOUBLE)
 
 
 def _work(programs: list[Mapping[str, Any]]) -> list[float]:
