@@ -58,8 +58,6 @@ def keep(out: Path, into: Path) -> tuple[Path, list[str]]:
             check["parts"].remove(part)
             for file in part["files"]:
                 (folder / file["path"]).unlink(missing_ok=True)
-    for check, part in parts(report):
-        _drop_empty(out / check["name"], part)
     written = [
         (check["name"], file["path"]) for check, part in parts(report) for file in part["files"]
     ]
@@ -75,16 +73,6 @@ def keep(out: Path, into: Path) -> tuple[Path, list[str]]:
 def parts(run: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return each part of a report beside its check."""
     return [(check, part) for check in run["checks"] for part in check["parts"]]
-
-
-def _drop_empty(folder: Path, part: dict[str, Any]) -> None:
-    """Leave out traces without work of a GPU: what was launched in their window ran after it."""
-    for file in [each for each in part["files"] if each["path"].startswith("traces/")]:
-        kinds = {device.device.kind for device in analyse(folder / file["path"]).devices}
-        if kinds != {"gpu"}:
-            part["files"].remove(file)
-            side = Path(file["path"]).name.partition(".")[0].rpartition("_")[2]
-            part["figures"]["unknown_traces"][side] = "it shows no work of the GPU"
 
 
 def slug(model: str) -> str:

@@ -10,7 +10,7 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import sweep, union
 from whyidle.monitor.traces.model import Device, Flags, Ids, Ints, Ops, Spans, Trace
-from whyidle.monitor.traces.names import COPY_CALL, HOST_COLLECTIVE
+from whyidle.monitor.traces.names import COPY_CALL, HOST_COLLECTIVE, LAUNCH
 
 # Half of what 64 bits hold.
 LARGEST_SUM: Final = 2.0**62
@@ -32,8 +32,14 @@ def correct(trace: Trace) -> None:
     _mark_blocking_copies(trace)
     _mark_slow_calls(trace)
     _mark_tracing(trace)
-    if not trace.devices and (cpu := _cpu(trace)):
+    # Where a GPU was given work it is the device, also if none of it ran to its end in the window.
+    if not trace.devices and not _launches(trace) and (cpu := _cpu(trace)):
         trace.devices.append(cpu)
+
+
+def _launches(trace: Trace) -> bool:
+    launches = np.array([bool(LAUNCH.match(name)) for name in trace.names], np.bool_)
+    return bool(_flagged(launches, trace.host.name).any())
 
 
 def _shorten(table: Spans | Ops) -> int:

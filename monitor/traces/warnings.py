@@ -9,6 +9,7 @@ from typing import Final
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.names import LAUNCH
 
 # Shares of the devices' time, or of their operations, from which the reader is warned.
 FEW_LAUNCHES: Final = 0.5
@@ -18,6 +19,10 @@ PROFILER_COSTS: Final = 0.05
 FEW_OF_THE_WORK: Final = 0.25
 NO_WORK: Final = (
     "The file holds no work of any device: no kernels, no copies, and no operators of a framework."
+)
+NO_KERNELS: Final = (
+    "The file holds {count:,} launches and no work of the GPU: nothing launched in this window ran"
+    " to its end in it. Trace for longer."
 )
 MORE: Final = {
     "kineto": "Record CPU activity too, and with_stack=True for the lines of code.",
@@ -57,6 +62,8 @@ def trace_warnings(analysis: Analysis, *, ours: bool = False) -> list[str]:
     if not analysis.trace.events and not analysis.devices:
         return ["The file holds no events at all."]
     if not analysis.devices:
+        if count := sum(call.count for call in analysis.calls if LAUNCH.match(call.name)):
+            return [NO_KERNELS.format(count=count)]
         return [f"{NO_WORK} {more}".rstrip()]
     if not len(analysis.trace.host):
         return [f"The file says nothing of the host: idle time has no cause. {more}".rstrip()]

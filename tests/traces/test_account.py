@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.longer import examples
 from tests.traces.building import Op, Span, a_trace
+from whyidle.monitor.traces.analysis import analyse_trace
 from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.budgets.hosts import HostTimelines
@@ -16,6 +20,7 @@ from whyidle.monitor.traces.causes import COPIES, DEVICE_CAUSES, HOST_CAUSES, Ca
 from whyidle.monitor.traces.corrections import correct
 from whyidle.monitor.traces.launches import match
 from whyidle.monitor.traces.model import Trace
+from whyidle.monitor.traces.warnings import trace_warnings
 
 MS = 1_000_000
 
@@ -323,6 +328,22 @@ def test_a_gpu_is_never_mixed_with_the_cpu() -> None:
     trace = a_trace([(0, 10, Cause.KERNEL, None)], [(0, 50, Cause.OP, 0, None)])
     correct(trace)
     assert [device.kind for device in trace.devices] == ["gpu"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch", "hipModuleLaunchKernel", None],
+)
+def test_what_was_launched_and_did_not_run_is_no_work_of_the_cpu(call: str | None) -> None:
+    spans: list[Span] = [(0, 50, Cause.OP, 0, None), (10, 20, Cause.DRIVER_CALL, 0, None)]
+    trace = a_trace([], spans)
+    trace.names.append(call or "cudaLaunchHostFunc")
+    trace.host.name[1] = len(trace.names) - 1
+    trace.events = 2
+    correct(trace)
+    found = analyse_trace(Path("x.json"), trace)
+    said = [warning for warning in trace_warnings(found) if "1 launches" in warning]
+    assert (len(trace.devices), len(said)) == ((0, 1) if call else (1, 0))
 
 
 TIMES = st.integers(0, 60)
