@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core import pcie
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.rates import Rates
 from whyidle.monitor.core.reading import BLANK, FIRST, Reading
@@ -15,6 +16,8 @@ ALL_LINKS = 0xFFFFFFFF
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 _UNSIGNED_INT = 1
 _WRAP = 2.0**32
+# A fast link carries as much in a tenth of a second as such a counter holds (docs/gpu.md).
+WRAPS: Final = "the driver's counter may begin anew more than once between two readings"
 
 
 class Field(NamedTuple):
@@ -46,6 +49,8 @@ FIELDS = (
     Field(m.GPU_THROTTLED_HARDWARE_HEAT, 270, 0, 1e-9, total=True),
     Field(m.GPU_THROTTLED_BRAKE, 271, 0, 1e-9, total=True),
 )
+PCIE: Final = (m.GPU_PCIE_TX, m.GPU_PCIE_RX)
+MOST_LANES: Final = 16
 # For drivers without throttle counters: the bits that say whether the GPU is slowed at the moment.
 REASON_BITS = (
     (m.GPU_THROTTLED_POWER, 0x04),
@@ -59,9 +64,12 @@ REASON_BITS = (
 class Fields:
     """The counters of one GPU; asks only once for a field that it will never have."""
 
-    def __init__(self, nvml: Nvml, handle: Any) -> None:
+    def __init__(self, nvml: Nvml, handle: Any, link: float | None) -> None:
+        """``link``: bytes per second of its PCIe link at most; ``None``: not known."""
         self._nvml = nvml
         self._handle = handle
+        self._link = max(pcie.LANE.values()) * MOST_LANES if link is None else link
+        self._at: float | None = None
         self._never: dict[Field, str] = {}
         self._rates = Rates()
         self._energy_last: float | None = None
@@ -80,6 +88,7 @@ class Fields:
         for field, reason in (self._never | unknown).items():
             if field.metric not in reading.values:
                 reading.unknown[field.metric] = reason
+        self._at = now
         self._throttle_bits(reading)
 
     def _ask(self, asked: list[Field], unknown: dict[Field, str]) -> Any:
@@ -99,11 +108,17 @@ class Fields:
         raw = getattr(answer.value, _MEMBERS[answer.valueType])
         if raw in SENTINELS:
             return BLANK
-        value = self._value(field, raw, now, narrow=answer.valueType == _UNSIGNED_INT)
+        narrow = answer.valueType == _UNSIGNED_INT
+        value = self._value(field, raw, now, narrow=narrow)
         if value is None:
             return FIRST
+        if narrow and field.metric in PCIE and self._may_wrap_twice(now):
+            return WRAPS
         reading.values[field.metric] = value
         return None
+
+    def _may_wrap_twice(self, now: float) -> bool:
+        return self._at is not None and (now - self._at) * self._link >= _WRAP
 
     def _value(self, field: Field, raw: float, now: float, *, narrow: bool) -> float | None:
         if not field.total:

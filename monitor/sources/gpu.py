@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core import pcie
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import BLANK, IDLE, LOST, NOT_JOINED, UNSUPPORTED, Reading
 from whyidle.monitor.sources.fields import Fields
@@ -77,7 +78,8 @@ class Gpu:
         self._is_mig = parent is not None
         self._hides_use = self._is_mig or mig_enabled(nvml, handle)
         self._gpm = Gpm(nvml, parent if self._is_mig else handle, instance)
-        self._fields = Fields(nvml, handle)
+        link = pcie.limit(facts.pcie_generation_max, facts.pcie_width_max)
+        self._fields = Fields(nvml, handle, link)
         self._lifetime: LifetimeProbe | None = None
         self._never: dict[str, str] = {}
         self._slow_at: float | None = None

@@ -8,14 +8,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tests.conftest import TAPES
 from tests.fake_nvml import count_calls
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core import pcie
 from whyidle.monitor.core.metrics import Scope, metrics_of
+from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.sources.fields import WRAPS, Fields
 from whyidle.monitor.sources.news import GpuEvent, News
+from whyidle.monitor.sources.nvml import Nvml
 
 PLAY = Path(__file__).parent / "play.py"
 Tape = Callable[..., dict[str, str]]
@@ -231,3 +237,41 @@ def test_the_same_news_is_reported_once() -> None:
         ("contradiction", None), ("xid", 31), ("xid", 79),
     ]  # fmt: skip
     assert news.take() == []
+
+
+class Counting:
+    """A driver that answers every field with one growing number of 32 bits."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def call(self, _function: str, _handle: Any, wanted: list[tuple[int, int]]) -> list[Any]:
+        number = self.sent % (1 << 32)
+        answer = SimpleNamespace(
+            nvmlReturn=0, valueType=1, value=SimpleNamespace(uiVal=number)
+        )  # fmt: skip
+        return [answer] * len(wanted)
+
+    def get(self, *_words: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("generation", "every", "is_known"),
+    [(4, 0.1, True), (4, 0.5, False), (5, 0.06, True), (5, 0.1, False), (3, 0.25, True),
+     (None, 0.1, False)],
+)  # fmt: skip
+def test_a_counter_that_may_begin_anew_twice_is_no_rate(
+    generation: int | None, every: float, *, is_known: bool
+) -> None:
+    link = pcie.limit(generation, 16)
+    driver, reading = Counting(), Reading()
+    fields = Fields(cast("Nvml", driver), None, link)
+    for tick in range(4):
+        reading = Reading()
+        fields.read(tick * every, reading)
+        driver.sent += int(14e9 * every)
+    if is_known:
+        assert reading.values[m.GPU_PCIE_RX] == pytest.approx(14e9, rel=0.01)
+    else:
+        assert reading.unknown[m.GPU_PCIE_RX] == WRAPS

@@ -193,16 +193,21 @@ def figures(monkeypatch: pytest.MonkeyPatch, *of: Any) -> dict[str, int | None]:
 
 def test_the_pools_of_all_devices_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     one = gpu(
-        bytes_in_use=60, peak_bytes_in_use=80, pool_bytes=100, bytes_limit=200,
+        bytes_in_use=60, peak_bytes_in_use=80, pool_bytes=100, bytes_limit=100,
         largest_free_block_bytes=30,
     )  # fmt: skip
     assert figures(monkeypatch, one, one, gpu()) == {
         wire.POOL_USED_BYTES: 120,
         wire.POOL_PEAK_BYTES: 160,
         wire.POOL_RESERVED_BYTES: 200,
-        wire.POOL_LIMIT_BYTES: 400,
+        wire.POOL_LIMIT_BYTES: 200,
         wire.POOL_SPLIT_BYTES: 20,
     }
+    growing = gpu(
+        bytes_in_use=1048832, pool_bytes=274726912, bytes_limit=63763906560,
+        largest_free_block_bytes=134217728,
+    )  # fmt: skip
+    assert wire.POOL_SPLIT_BYTES not in figures(monkeypatch, growing)
     assert figures(monkeypatch, gpu(bytes_in_use=1)) == {wire.POOL_USED_BYTES: 1}
     assert figures(monkeypatch, gpu()) == {}
 
