@@ -15,7 +15,6 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +31,6 @@ from whyidle.monitor.traces.answer import contract
 
 RECORDINGS = ROOT / "tests" / "data" / "gpu"
 INDEX, FINDINGS, ENDS = "index.json", "findings.json", "session_ends.json"
-NOTHING = (
-    "Nothing is recorded yet: no figure on this page comes from anywhere but such a recording."
-)
 
 
 class Refused(SystemExit):
@@ -92,52 +88,6 @@ def findings(folder: Path) -> dict[str, list[str]]:
         name = path.relative_to(folder).as_posix()
         found[name] = [f"{row['rule']} {row['severity']}" for row in rows]
     return found
-
-
-# As docs/gpu.md shows it --------------------------------------------------------------------------
-def page(recordings: Path = RECORDINGS) -> str:
-    """Return what was seen on every GPU of which there is a recording."""
-    indexes = [json.loads(path.read_text()) for path in sorted(recordings.glob("*/index.json"))]
-    ends = [line for path in sorted(recordings.glob(f"*/{ENDS}")) for line in _ends(path)]
-    return "\n".join([*(line for index in indexes for line in _model(index)), *ends]) or NOTHING
-
-
-def _ends(path: Path) -> Iterator[str]:
-    """Yield what became of jobs by the way in which JAX's profiler was ended in them."""
-    yield f"\n### session_ends, {path.parent.name}\n"
-    yield "How it was ended, by the names of `benchmarks/gpu/session_ends.py`:\n"
-    yield "| ended | traces | the job |\n|---|---|---|"
-    for row in json.loads(path.read_text()):
-        yield _row(row["name"], str(row["taken"]), row["error"] or "went on")
-
-
-def _model(index: dict[str, Any]) -> Iterator[str]:
-    yield f"\n## {index['model'] or 'No GPU'}"
-    for run in index["runs"]:
-        facts = {name: fact for name, fact in run.items() if name != "checks"}
-        yield "\n" + ", ".join(_flat(facts))
-        for check in run["checks"]:
-            yield f"\n### {check['name']}, {run['date'][:10]}\n"
-            yield "| part | came to | seen |\n|---|---|---|"
-            for part in check["parts"]:
-                came_to = f"{part['verdict']}: {part['why']}" if part["why"] else part["verdict"]
-                yield _row(part["name"], came_to, ", ".join(_flat(part["figures"])))
-                for claim in part["figures"].get("claims", []):
-                    holds = {True: "holds", False: "**differs**", None: "not known"}
-                    yield _row(claim["claim"], holds[claim["holds"]], claim["seen"])
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
-
-
-def _flat(figures: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield each figure with its name; lists of more than numbers are too long."""
-    for name, value in figures.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        elif not isinstance(value, list) or all(isinstance(each, int | float) for each in value):
-            yield f"{prefix}{name} {value}"
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks import gpu_keep
-from benchmarks.gpu import profilers, recordings, runner
+from benchmarks.gpu import page, profilers, recordings, runner
 from tests.conftest import ROOT
 from tests.gpu import kept
 from tests.gpu.test_on_a_gpu import CHECK, has_gpu
@@ -125,7 +125,7 @@ def test_what_is_brought_back_is_kept_and_replayed(looked: dict[str, Path], tmp_
     found = [each.split()[0] for each in findings[f"windows/{PAIR}_before.json.gz"]]
     # Beside other work the cores may be what costs the most.
     assert "retracing" in found[: 1 + ("cpu_starved" in found)]
-    shown = gpu_keep.page(tmp_path)
+    shown = page.page(tmp_path)
     assert f"| {PAIR} | ok | fault retracing, " in shown
     assert f"before.top {found[0]}, " in shown
     assert "| jax: in and out | ok | job: cycles 3, " in shown
@@ -168,7 +168,7 @@ def test_the_page_is_made_of_what_is_recorded() -> None:
 
 
 def test_a_page_without_recordings_has_no_figure(tmp_path: Path) -> None:
-    assert gpu_keep.page(tmp_path).startswith("Nothing is recorded yet")
+    assert page.page(tmp_path).startswith("Nothing is recorded yet")
 
 
 def test_a_trace_that_is_too_large_is_taken_again_for_less_time(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from typing import Any, Final
 
 from benchmarks.gpu.runner import Check, Failed, Result, monitor, need
@@ -20,6 +21,7 @@ TRACES, SECONDS = 6, "0.25"
 KINDS: Final = {"seldom": (2000, 1000), "most of the time": (60, 20)}
 OWN: Final = 10
 PATIENCE_SECONDS: Final = 15.0
+REST_SECONDS: Final = 2.0
 WORK: Final = """
 import statistics
 times, counts, rounds = [], [], 0
@@ -144,6 +146,8 @@ def _beside(check: Check, part: Result, job_name: str, kind: str) -> None:
     numbers = f"EVERY, AT, OWN = {every}, {at}, {OWN}\n"
     with running(LOOP + JOBS[job_name] + numbers + WORK) as job:
         taken = [_trace(job.process.pid) for _ in range(2 if check.quick else TRACES)]
+        # Its last second is to show what is left behind, not what the last trace takes meanwhile.
+        time.sleep(REST_SECONDS)
         facts = _end(job)
     counts = facts.pop("counts")
     part.figures = {
