@@ -42,15 +42,24 @@ static void put(Sweep *s, int64_t time, int label) {
     s->label[s->rows++] = (int8_t)label;
 }
 
+/* The number of the lowest bit. */
+#if defined(__GNUC__)
+#define first(bits) __builtin_ctzll(bits)
+#else
+static int first(uint64_t bits) {
+    int number = 0;
+    for (; !(bits & 1); bits >>= 1)
+        number++;
+    return number;
+}
+#endif
+
 /* The lowest label that is open at a time; those that have ended are forgotten. */
 static int lowest(Sweep *s, int64_t time) {
     int word;
     for (word = 0; word < LABELS / 64; word++)
         while (s->open[word]) {
-            uint64_t bit = s->open[word] & -s->open[word];
-            int label = word * 64;
-            for (; bit > 1; bit >>= 1)
-                label++;
+            int label = word * 64 + first(s->open[word]);
             if (s->until[label] > time)
                 return label;
             s->open[word] &= s->open[word] - 1;
@@ -117,6 +126,18 @@ static Py_ssize_t merge(Run *runs, int count, int64_t *times, int64_t *rows, Py_
             rows[i * room + found] = r->next - 1;
         }
         times[found++] = time;
+    }
+}
+
+/* ------------------------------------------------------------------ tally */
+
+/* Add to each label what its segments have between two times. */
+static void tally(const Spans *of, int64_t begin, int64_t stop, int64_t *ticks) {
+    Py_ssize_t i;
+    for (i = 0; i < of->spans; i++) {
+        int64_t start = of->start[i] > begin ? of->start[i] : begin;
+        int64_t end = of->end[i] < stop ? of->end[i] : stop;
+        ticks[of->label[i]] += end > start ? end - start : 0;
     }
 }
 
@@ -225,7 +246,37 @@ static PyObject *intervals_aligned(PyObject *module, PyObject *args) {
     return fine ? PyLong_FromSsize_t(found) : wrong();
 }
 
+static PyObject *intervals_tally(PyObject *module, PyObject *args) {
+    PyObject *given[4];
+    Py_buffer views[4];
+    Spans of;
+    long long begin, stop;
+    Py_ssize_t i;
+    int fine;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOLLO", &given[0], &given[1], &given[2], &begin, &stop, &given[3]) ||
+        !opened(given, views, 4, 3))
+        return NULL;
+    of.start = views[0].buf;
+    of.end = views[1].buf;
+    of.label = views[2].buf;
+    of.spans = views[2].len;
+    fine = views[0].len == of.spans * 8 && views[1].len == of.spans * 8;
+    for (i = 0; fine && i < of.spans; i++)
+        fine = 0 <= of.label[i] && of.label[i] < views[3].len / 8;
+    if (fine) {
+        Py_BEGIN_ALLOW_THREADS
+        tally(&of, begin, stop, views[3].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(views, 4);
+    if (!fine)
+        return wrong();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"tally", intervals_tally, METH_VARARGS, "Add to each label what its segments have between two times."},
     {"sweep", intervals_sweep, METH_VARARGS, "Fill a line with the lowest label that is open; return its length, -1: it is not for us."},
     {"aligned", intervals_aligned, METH_VARARGS, "Merge sorted runs; return how many distinct times there are."},
     {NULL, NULL, 0, NULL},

@@ -13,3 +13,12 @@ def sweep(
     /,
 ) -> int: ...
 def aligned(runs: tuple[NDArray[Any], ...], times: NDArray[Any], rows: NDArray[Any], /) -> int: ...
+def tally(
+    start: NDArray[Any],
+    end: NDArray[Any],
+    label: NDArray[Any],
+    begin: int,
+    stop: int,
+    ticks: NDArray[Any],
+    /,
+) -> None: ...

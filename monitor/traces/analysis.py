@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,7 @@ import numpy as np
 from whyidle.monitor.traces import launches, steps
 from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget
-from whyidle.monitor.traces.budgets.hosts import HostTimelines
+from whyidle.monitor.traces.budgets.hosts import HostTimelines, threads_of
 from whyidle.monitor.traces.budgets.totals import totals
 from whyidle.monitor.traces.calls import calls
 from whyidle.monitor.traces.causes import Cause
@@ -64,9 +65,12 @@ def breakdown(trace: Trace, step_ns: int | None = None) -> Breakdown:
         coming = pool.submit(HostTimelines, trace)
         index = launches.Index(trace)
         matched = list(pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices))
+        hosts = coming.result()
+        # While the steps are looked for, the lines of the threads that launch are made.
+        for thread in {*chain(*(threads_of(one.thread) for one in matched))}:
+            pool.submit(hosts.own, thread)
         repeated = steps.as_run(trace, steps.find(trace, matched))
         found = steps.agreeing(repeated, step_ns, trace.ticks_per_ns)
-        hosts = coming.result()
         reports = pool.map(
             lambda device, launched: _report(trace, device, launched, hosts, found),
             trace.devices,

@@ -44,7 +44,10 @@ def _launches(trace: Trace) -> bool:
 
 def _shorten(table: Spans | Ops) -> int:
     """Set the longest events to no length where sums would no longer fit 64 bits."""
-    took = (table.end - table.start).astype(np.float64)
+    lasts = table.end - table.start
+    if len(lasts) * int(lasts.max(initial=0)) <= LARGEST_SUM and int(lasts.min(initial=0)) >= 0:
+        return 0
+    took = lasts.astype(np.float64)
     if took.sum() <= LARGEST_SUM:
         return 0
     order = np.argsort(took, kind="stable")
@@ -86,7 +89,8 @@ def _mark_tracing(trace: Trace) -> None:
 
 def _flagged(flags: Flags, names: Ids) -> Flags:
     """Look names up; a span without one has no flag."""
-    column: Flags = np.append(flags, False)[names]
+    # NumPy takes twice as long to look up by short numbers.
+    column: Flags = np.append(flags, False).take(names.astype(np.int64))
     return column
 
 

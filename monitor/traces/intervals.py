@@ -75,6 +75,16 @@ class Timeline:
         return Timeline(self.time[keep], self.label[keep], self.none)
 
 
+def tally(start: Ints, end: Ints, label: Kinds, begin: int, stop: int, ticks: Ints) -> None:
+    """Add to each label what its segments have between two times."""
+    if compiled is not None:
+        columns = map(np.ascontiguousarray, (start, end, label))
+        compiled.tally(*columns, begin, stop, ticks)
+        return
+    lasts = np.minimum(end, stop) - np.maximum(start, begin)
+    np.add.at(ticks, label, np.maximum(lasts, 0))
+
+
 def changes(label: NDArray[Any]) -> Flags:
     """Mark the entries that differ from the one before."""
     mark = np.ones(len(label), np.bool_)

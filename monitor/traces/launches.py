@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whyidle.monitor.traces.grouping import order_of
-from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Ops, Table, Trace
+from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Ops, Spans, Table, Trace
 from whyidle.monitor.traces.names import GRAPH_LAUNCH
 
 UNKNOWN, BY_CORRELATION, BY_EXTERNAL = 0, 1, 2
+# A table of ids has so many places for each id at most, and so many more.
+SPARSE, LEAST = 8, 1 << 16
 
 
 @dataclass(slots=True)
@@ -26,19 +27,64 @@ class Launches(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class _ByIds:
-    """One row an id: the first call that carries it, and the last operator."""
+class _Rows:
+    """One row an id, of the span that comes first in some order.
 
-    calls: Links
-    externals: Links
+    Ids are numbers that were counted up, so that a table of rows finds one at once; where they are
+    far apart, the table is of their places among the distinct ones.
+    """
+
+    ids: Ints | None  # the distinct ones, where they are far apart
+    low: int
+    row: Ids  # -1 where there is none; the last entry is for no id
+
+    @classmethod
+    def of(cls, links: Links, order: Ints) -> _Rows:
+        """Keep one row an id; ``order`` has a number for each span."""
+        number, row, ids, low = links.id, links.row, None, 0
+        key = order[row]
+        if (key[1:] < key[:-1]).any():
+            first = np.argsort(key, kind="stable")
+            number, row = number[first], row[first]
+        if len(number):
+            low = int(number.min())
+            if int(number.max()) - low > SPARSE * len(number) + LEAST:
+                ids, number = np.unique(number, return_inverse=True)
+                low = 0
+        table = np.full(int(number.max(initial=low - 1)) - low + 2, -1, np.int32)
+        # Of several for one place the last one stays.
+        table[number[::-1] - low] = row[::-1]
+        return cls(ids, low, table)
+
+    def __len__(self) -> int:
+        return int((self.row >= 0).sum())
+
+    def find(self, wanted: Ints) -> tuple[Ids, Flags]:
+        """For each wanted id the row of the span that carries it, and whether there is one."""
+        there = wanted >= 0
+        place = wanted - self.low
+        if self.ids is not None:
+            place = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+            there &= self.ids[place] == wanted
+        there &= (place >= 0) & (place < len(self.row) - 1)
+        row = self.row[np.where(there, place, -1)]
+        return row, row >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class _ByIds:
+    """By their ids: the first call that carries each, and the last operator."""
+
+    calls: _Rows
+    externals: _Rows
 
     @classmethod
     def of(cls, calls: Links, externals: Links, start: Ints) -> _ByIds:
-        return cls(_first_of_each(calls, start), _first_of_each(externals, -start))
+        return cls(_Rows.of(calls, start), _Rows.of(externals, -start))
 
     def call_of(self, ops: Ops) -> tuple[Ids, Flags]:
         """For each operation the row of the call of its id, and whether there is one."""
-        return _lookup(self.calls, ops.correlation)
+        return self.calls.find(ops.correlation)
 
 
 class Index:
@@ -79,25 +125,36 @@ def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
     """
     index = index or Index(trace)
     ids = index.for_ops(trace, ops)
-    n = len(ops)
-    found = Launches.of(
-        start=np.full(n, -1), graph=np.zeros(n, np.bool_), how=np.full(n, UNKNOWN, np.int8)
-    )
     host = trace.host
     row, hit = ids.call_of(ops)
-    calls = row[hit]
-    found.start[hit], found.end[hit] = host.start[calls], host.end[calls]
-    found.thread[hit], found.how[hit] = host.thread[calls], BY_CORRELATION
-    if len(calls):
-        found.graph[hit] = index.graphs[host.name[calls]]
+    found = _called(host, row, hit, index.graphs)
 
-    row, hit = _lookup(ids.externals, ops.external)
+    row, hit = ids.externals.find(ops.external)
     hit &= found.how == UNKNOWN
     hit[hit] &= host.start[row[hit]] <= ops.start[hit]
     around = row[hit]
     found.start[hit] = host.start[around]
     found.end[hit] = np.minimum(host.end[around], ops.start[hit])
     found.thread[hit], found.how[hit] = host.thread[around], BY_EXTERNAL
+    return found
+
+
+def _called(host: Spans, row: Ids, hit: Flags, graphs: Flags) -> Launches:
+    """What the calls of these rows say; nothing where none was found."""
+    if not hit.any():
+        none = np.full(len(row), -1)
+        return Launches.of(start=none, graph=none >= 0, how=np.full(len(row), UNKNOWN))
+    # NumPy takes twice as long to look up by short numbers.
+    place = np.where(hit, row, 0).astype(np.int64)
+    found = Launches.of(
+        start=host.start.take(place), end=host.end.take(place), thread=host.thread.take(place),
+        graph=graphs.take(host.name.take(place)) if graphs.any() else np.zeros(len(row), np.bool_),
+        how=np.full(len(row), BY_CORRELATION),
+    )  # fmt: skip
+    if not hit.all():
+        none = np.flatnonzero(~hit)
+        found.start[none] = found.end[none] = found.thread[none] = -1
+        found.graph[none], found.how[none] = False, UNKNOWN
     return found
 
 
@@ -143,19 +200,3 @@ def _by_process(trace: Trace) -> dict[int, _ByIds]:
         pid: _ByIds.of(trace.calls.take(callers == pid), trace.externals.take(around == pid), start)
         for pid in makers
     }
-
-
-def _first_of_each(links: Links, order: Ints) -> Links:
-    """Keep one row an id: the one that comes first in this order."""
-    if (links.id[1:] > links.id[:-1]).all():
-        return links
-    links = links.take(order_of(links.id, order[links.row]))
-    return links.take(np.r_[True, links.id[1:] != links.id[:-1]])
-
-
-def _lookup(links: Links, wanted: Ints) -> tuple[Ids, Flags]:
-    """For each wanted id the row of the span that carries it, and whether there is one."""
-    if not len(links):
-        return np.zeros(len(wanted), np.int32), np.zeros(len(wanted), np.bool_)
-    at = np.minimum(np.searchsorted(links.id, wanted), len(links) - 1)
-    return links.row[at], (links.id[at] == wanted) & (wanted >= 0)

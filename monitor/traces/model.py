@@ -64,6 +64,9 @@ class Table:
 
     def take(self, rows: NDArray[Any] | slice) -> Self:
         """Return these rows only, in this order."""
+        # One look for the marked rows instead of one for each column.
+        if not isinstance(rows, slice) and rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)
         return type(self)(**{name: getattr(self, name)[rows] for name in self.columns()})
 
 

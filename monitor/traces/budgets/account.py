@@ -48,8 +48,8 @@ def account(  # noqa: PLR0913, PLR0917  what an account is made of
     """Divide a window. ``facts`` are of the whole, where the trace is only a part of it."""
     facts = facts or Facts.of([Seen.of(device.ops, launches, len(trace.threads))])
     line, until = device_line(device.ops, *window)
-    filled = until > line.time
-    busy, idle = (line.label != IDLE) & filled, (line.label == IDLE) & filled
+    filled, none = until > line.time, line.label == IDLE
+    busy, idle = np.flatnonzero(filled & ~none), np.flatnonzero(filled & none)
     works = _segments(line.time[busy], until[busy], line.label[busy], -1)
     gap = line.time[idle], until[idle]
     del line, until

@@ -8,6 +8,7 @@ import numpy as np
 
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.intervals import tally
 from whyidle.monitor.traces.model import Ids, Ints, Kinds, Table
 
 
@@ -44,8 +45,7 @@ class Budget:
         first = int(np.searchsorted(s.end, start, "right"))
         last = int(np.searchsorted(s.start, end, "left"))
         within = slice(first, last)
-        length = np.minimum(s.end[within], end) - np.maximum(s.start[within], start)
-        np.add.at(ticks, s.cause[within], length)
+        tally(s.start[within], s.end[within], s.cause[within], start, end, ticks)
 
 
 def rounded(ticks: dict[Cause, int], ticks_per_ns: int) -> dict[Cause, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import Timeline, aligned, sweep
-from whyidle.monitor.traces.model import Flags, Ids, Ints, Thread, Trace
+from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Thread, Trace
 
 # More time without any host event is no dispatch: what happened was not recorded.
 HOLE_NS: Final = 1_000_000
@@ -23,6 +23,10 @@ _HELD_UP: Final = (Cause.DRIVER_CALL, Cause.SLOW_CALL)
 _HOLDS_UP: Final = (Cause.PROFILER, Cause.COMPILE)
 # On a thread that never launches these are about itself, not about the device.
 _BYSTANDS: Final = np.isin(np.arange(len(Cause)), (Cause.PYTHON, Cause.DRIVER_CALL))
+_KINDS: Final = np.arange(len(Cause), dtype=np.int8)
+# What it waits for is an effect, no cause.
+_OF_BYSTANDERS: Final = np.where(_BYSTANDS, np.int8(-1), _KINDS)
+_OF_BYSTANDERS[Cause.SYNC] = Cause.BLOCKED
 # Every thread of a pool waits in a call of the system, and Nsight Systems records them all.
 _OWN_AFFAIR: Final = np.isin(np.arange(len(Cause)), (Cause.BLOCKED,))
 
@@ -65,14 +69,21 @@ class HostTimelines:
         thread = thread if len(launchers) <= FEW else -1
         if (process, thread, launchers) not in self._others:
             s = self._host
-            launches = _marked(launchers, len(self._rows))[s.thread]
-            counts = (launches | ~_BYSTANDS[s.kind]) & (s.thread != thread) & ~self._hidden[s.kind]
-            if process >= 0:
-                counts &= np.isin(self._process, (process, -1))[s.thread]
-            kind = np.where((s.kind == Cause.SYNC) & ~launches, np.int8(Cause.BLOCKED), s.kind)
-            line = sweep(s.start, s.end, kind, Cause.HOLE, np.flatnonzero(counts))
+            kind = self._of_others(process, thread, launchers)[s.thread, s.kind]
+            line = sweep(s.start, s.end, kind, Cause.HOLE, np.flatnonzero(kind >= 0))
             self._others[process, thread, launchers] = line
         return self._others[process, thread, launchers]
+
+    def _of_others(self, process: int, thread: int, launchers: frozenset[int]) -> Kinds:
+        """By thread and kind, what a span of others counts as; -1 where it does not count."""
+        launches = _marked(launchers, len(self._rows))[:, None]
+        kind = np.where(launches, _KINDS, _OF_BYSTANDERS)
+        kind[:, self._hidden] = -1
+        if process >= 0:
+            kind[~np.isin(self._process[:-1], (process, -1))] = -1
+        if thread >= 0:
+            kind[thread] = -1
+        return kind
 
     def between(self, thread: int, launchers: frozenset[int], start: int, end: int) -> Timeline:
         """What a launching thread did between two times; where it shows nothing, what others did.
@@ -108,9 +119,18 @@ def _blended(own: Timeline, others: Timeline) -> Timeline:
     time, (i, j) = aligned(own.time, others.time)
     mine = np.append(own.label, np.int8(Cause.HOLE))[i]
     theirs = np.append(others.label, np.int8(Cause.HOLE))[j]
+    return Timeline(time, _BOTH[mine, theirs], Cause.HOLE).joined()
+
+
+def _both() -> Kinds:
+    """What holds by what a thread and what others do: a row for each of the former."""
+    mine, theirs = np.ogrid[: len(Cause), : len(Cause)]
     held_up = np.isin(mine, _HELD_UP) & np.isin(theirs, _HOLDS_UP)
     silent = (mine == Cause.HOLE) & (theirs != Cause.HOLE)
-    return Timeline(time, np.where(held_up | silent, theirs + OTHERS, mine), Cause.HOLE).joined()
+    return np.where(held_up | silent, theirs + OTHERS, mine).astype(np.int8)
+
+
+_BOTH: Final = _both()
 
 
 def _both_begun(own: Timeline, others: Timeline, start: int) -> int:

@@ -8,8 +8,13 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 
 from whyidle.monitor.traces.causes import COPIES, Cause
-from whyidle.monitor.traces.intervals import length
-from whyidle.monitor.traces.model import Flags, Ops
+from whyidle.monitor.traces.intervals import length, sweep, tally
+from whyidle.monitor.traces.model import EVER, Flags, Ops
+
+_COMPUTE, _COMM, _COPY, _NOTHING = range(4)
+_WORK = np.zeros(len(Cause), np.int8)
+_WORK[Cause.COMM] = _COMM
+_WORK[list(COPIES)] = _COPY
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +41,26 @@ class Totals:
 
 def totals(ops: Ops) -> Totals:
     """Measure one device; its operations come sorted by start, and there is at least one."""
-    is_comm = ops.kind == Cause.COMM
-    is_copy = np.isin(ops.kind, COPIES)
-    is_compute = ~is_comm & ~is_copy
-    span = int(ops.end.max() - ops.start[0])
-    busy = length(ops.start, ops.end)
-    compute = _length(ops, is_compute)
-    no_copy = _length(ops, ~is_copy)
+    work = _WORK[ops.kind]
+    # Of what runs side by side the first counts, and communication and copies only where exposed.
+    line = sweep(ops.start, ops.end, work, _NOTHING)
+    ticks = np.zeros(_NOTHING + 1, np.int64)
+    tally(line.time[:-1], line.time[1:], line.label[:-1], int(ops.start[0]), EVER, ticks)
+    compute, comm, copy = ticks[:_NOTHING].tolist()
+    counts = np.bincount(work, minlength=_NOTHING).tolist()
+    span, busy = int(ops.end.max() - ops.start[0]), compute + comm + copy
     return Totals(
         span=span,
         busy=busy,
         idle=span - busy,
         compute=compute,
-        comm=_length(ops, is_comm),
-        exposed_comm=no_copy - compute,
-        copy=_length(ops, is_copy),
-        exposed_copy=busy - no_copy,
-        kernels=int(is_compute.sum()),
-        comm_kernels=int(is_comm.sum()),
-        copies=int(is_copy.sum()),
+        comm=_length(ops, work == _COMM),
+        exposed_comm=comm,
+        copy=_length(ops, work == _COPY),
+        exposed_copy=copy,
+        kernels=counts[_COMPUTE],
+        comm_kernels=counts[_COMM],
+        copies=counts[_COPY],
     )
 
 

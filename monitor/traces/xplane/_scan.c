@@ -134,7 +134,9 @@ static void take(const Columns *c, const Wanted *w, Py_ssize_t row, int64_t key,
 /* Read one event; 0: it is odd. */
 static int event(const Columns *c, const Wanted *w, Py_ssize_t row, Place p, Place end) {
     int64_t length, key;
-    int size, stats;
+    int i, size, stats;
+    for (i = 0; i < w->ids; i++)
+        c->stats[i * c->rows + row] = i < w->numbers ? -1 : NONE;
     if (!(p = optional(p, end, ID, &c->name[row])) ||
         !(p = optional(p, end, OFFSET, &c->start[row])) ||
         !(p = optional(p, end, DURATION, &c->duration[row])))

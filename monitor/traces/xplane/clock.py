@@ -36,12 +36,14 @@ class Clock:
         self, begins: Ints, line: Ids, offset: Ints, duration: Ints
     ) -> tuple[Ints, Ints, Flags | None]:
         """Return when events start and end, and which have times that can be; None for all."""
-        begin = begins[line]
+        begin = begins.take(line.astype(np.int64))
         start = begin + offset
         end = start + duration
+        low, high = duration.min(initial=0), max(duration.max(initial=0), offset.max(initial=0))
+        least = min(begin.min(initial=0), offset.min(initial=0) + _FARTHEST - 1)
+        if low >= 0 and high < _FARTHEST and least >= 0:
+            return start, end, None
         sane = (duration >= 0) & (duration < _FARTHEST) & (begin >= 0)
         sane &= (offset > -_FARTHEST) & (offset < _FARTHEST)
-        if sane.all():
-            return start, end, None
         self.impossible += len(sane) - int(sane.sum())
         return start, end, sane

@@ -40,7 +40,7 @@ class Gpu:
         self._works = PerName(intern, lambda name: name not in _NO_WORK)
         self._kernel = PerName(intern, kernel_cause)
         self._copies = PerName(intern, lambda name: name.startswith(_COPY))
-        self._size = PerName(intern, _size)
+        self._size = PerName(intern, _size, np.int64)
         self.request = PlaneRequest(self._counts, DEVICE_STATS, self._take)
 
     def _counts(self, line: Line) -> bool:
@@ -66,7 +66,7 @@ class Gpu:
         )
 
     def _kinds(self, columns: Columns) -> Kinds:
-        kinds = self._kernel(columns.name).astype(np.int8)
+        kinds = self._kernel(columns.name)
         rows = np.flatnonzero(self._copies(columns.name) == 1)
         # The name has the direction, the details the kind of memory: there are few pairs.
         pairs = (columns.name[rows].astype(np.int64) << 32) | (columns.details[rows] + 1)
@@ -77,6 +77,11 @@ class Gpu:
     def _copy(self, pair: int) -> int:
         name, details = self._names[pair >> 32], (pair & 0xFFFFFFFF) - 1
         return copy_cause(f"{name} {self._names[details] if details >= 0 else ''}")
+
+    @property
+    def ran(self) -> bool:
+        """Whether any operation was read that is not handed over yet."""
+        return any(map(len, self._parts))
 
     def ops(self) -> Ops:
         """Return what ran, in order."""
@@ -95,7 +100,7 @@ class Tpu(Gpu):
     def __init__(self, plane: Plane, intern: Interner) -> None:
         super().__init__(plane, intern)
         self._lines = plane.lines
-        self._program = PerName(intern, lambda name: intern(_PROGRAM.sub("", name)))
+        self._program = PerName(intern, lambda name: intern(_PROGRAM.sub("", name)), np.int32)
         self._modules = [Marks.of()]
         self._steps = [Marks.of()]
 
@@ -105,7 +110,7 @@ class Tpu(Gpu):
     def _take(self, columns: Columns) -> None:
         ops = columns.take(self._on(columns, _OPS))
         ops.hlo_op = ops.name
-        self._parts.append(self._ops(ops, self._kernel(ops.name).astype(np.int8)))
+        self._parts.append(self._ops(ops, self._kernel(ops.name)))
         for name, parts in ((self._MODULES, self._modules), (self._STEPS, self._steps)):
             part = columns.take(self._on(columns, name))
             parts.append(Marks.of(start=part.start, end=part.end, name=part.name))

@@ -50,10 +50,10 @@ class Said:
         """Decode the events that lie there."""
         rows = len(bodies)
         name, start, duration = (np.empty(rows, np.int64) for _ in range(3))
-        values = np.full((len(wanted.ids), rows), stats.NONE)
-        values[: len(wanted.numbers)] = -1
+        values = np.empty((len(wanted.ids), rows), np.int64)
         said = cls(bodies, ends, name, start, duration, values, np.zeros(rows, np.bool_))
         if compiled.scan is None:
+            values[: len(wanted.numbers)], values[len(wanted.numbers) :] = -1, stats.NONE
             _decode(buffer, said, wanted)
         else:
             columns = name, start, duration, values, said.odd

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from whyidle.monitor.traces.model import Device, DeviceKind, Marks, Trace
+from whyidle.monitor.traces.model import Device, DeviceKind, Marks, Ops, Trace
 from whyidle.monitor.traces.opening import Progress, Source
 from whyidle.monitor.traces.xplane import facts
 from whyidle.monitor.traces.xplane.chunks import Chunks
@@ -21,6 +22,7 @@ from whyidle.monitor.traces.xplane.outline import Outliner
 from whyidle.monitor.traces.xplane.plane_reader import NOTHING, PlaneReader, PlaneRequest
 from whyidle.monitor.traces.xplane.planes import Outline, Plane
 
+SORTERS: Final = 2
 _DEVICE: Final = re.compile(r"/device:(GPU|TPU):(\d+)$")
 
 
@@ -37,10 +39,10 @@ def read(source: Source, progress: Progress | None = None) -> Trace:
         outline = Outliner(stream, partial(report, 0)).run()
         damage = stream.damage
     reading = _walked(source, outline, partial(report, 1), works=_seems_to_work(outline))
-    if bool(reading.trace.devices) != reading.works:
+    if reading.has_device_work != reading.works:
         # The host's part was read for the wrong case: rare, so the file is read once more.
         reading = _walked(source, outline, lambda _: None, works=not reading.works)
-    reading.read_sources(source)
+    reading.put_in_order(source)
     return reading.finish(damage)
 
 
@@ -73,6 +75,7 @@ class _Reading:
         self._hosts = HostPlanes(self._intern, self._pid, runs_ops=not works)
         self._programs = Programs()
         self._steps: Marks | None = None
+        self._devices: list[tuple[Gpu, Plane, DeviceKind, str]] = []
         self.trace = Trace("xplane", PS, names=self._intern.names)
 
     def run(self) -> None:
@@ -84,6 +87,26 @@ class _Reading:
             else:
                 self._read(plane, self._hosts.request(plane) if is_host(plane) else NOTHING)
 
+    @property
+    def has_device_work(self) -> bool:
+        """Whether any device ran an operation."""
+        return any(device.ran for device, *_ in self._devices)
+
+    def put_in_order(self, source: Source) -> None:
+        """Sort what was read, and meanwhile find the lines of code: NumPy lets others run."""
+        with ThreadPoolExecutor(SORTERS) as pool:
+            spans = pool.submit(self._hosts.spans)
+            ops = [pool.submit(device.ops) for device, *_ in self._devices]
+            # The operations of a TPU have no programs before they are sorted.
+            late = any(isinstance(device, Tpu) for device, *_ in self._devices)
+            if not late:
+                self._read_sources(source)
+            for each, found in zip(self._devices, ops, strict=True):
+                self._add(*each, found.result())
+            if late:
+                self._read_sources(source)
+            self.trace.host, self.trace.calls = spans.result()
+
     def _read(self, plane: Plane, request: PlaneRequest) -> None:
         def take(columns: Columns) -> None:
             self._programs.note(columns.hlo_module, columns.hlo_op)
@@ -94,8 +117,10 @@ class _Reading:
 
     def _device(self, plane: Plane, kind: DeviceKind, index: str) -> None:
         device = Gpu(plane, self._intern) if kind == "gpu" else Tpu(plane, self._intern)
+        self._devices.append((device, plane, kind, index))
         self._read(plane, device.request)
-        ops = device.ops()
+
+    def _add(self, device: Gpu, plane: Plane, kind: DeviceKind, index: str, ops: Ops) -> None:
         if not len(ops):
             return
         if isinstance(device, Tpu):
@@ -105,7 +130,7 @@ class _Reading:
         model = facts.model(plane)
         self.trace.devices.append(Device(kind, index, ops, host, self._pid, model=model))
 
-    def read_sources(self, source: Source) -> None:
+    def _read_sources(self, source: Source) -> None:
         """Find the lines of code behind the operations that ran."""
         protos = [proto for plane in self._outline.planes for proto in plane.protos]
         sources = self._programs.sources(self._intern.names)
@@ -127,7 +152,6 @@ class _Reading:
         trace.events = self._chunks.events
         trace.origin_ns = self._clock.origin_ns
         trace.threads = self._hosts.threads
-        trace.host, trace.calls = self._hosts.spans()
         trace.marks = self._hosts.marks()
         if not len(trace.marks) and self._steps is not None:
             trace.marks = self._steps
