@@ -16,7 +16,8 @@ row is seen once. tests/traces/test_intervals.py compares both.
 
 /* Spans, and those of them that count, in order. */
 typedef struct {
-    const int64_t *start, *end, *row;
+    const int64_t *start, *end;
+    const int32_t *row;
     const int8_t *label;
     Py_ssize_t rows, spans;
 } Spans;
@@ -105,7 +106,7 @@ typedef struct {
     Py_ssize_t rows, next;
 } Run;
 
-static Py_ssize_t merge(Run *runs, int count, int64_t *times, int64_t *rows, Py_ssize_t room) {
+static Py_ssize_t merge(Run *runs, int count, int64_t *times, int32_t *rows, Py_ssize_t room) {
     Py_ssize_t found = 0;
     for (;;) {
         int64_t time = 0;
@@ -123,10 +124,43 @@ static Py_ssize_t merge(Run *runs, int count, int64_t *times, int64_t *rows, Py_
             Run *r = &runs[i];
             while (r->next < r->rows && r->time[r->next] == time)
                 r->next++;
-            rows[i * room + found] = r->next - 1;
+            rows[i * room + found] = (int32_t)(r->next - 1);
         }
         times[found++] = time;
     }
+}
+
+/* ------------------------------------------------------------------ blended */
+
+typedef struct {
+    const int64_t *time;
+    const int8_t *label;
+    Py_ssize_t rows;
+} Line;
+
+/* Merge two lines; the table has a label for each pair of theirs, `labels` in a row. */
+static Py_ssize_t blend(const Line *one, const Line *other, const int8_t *table, Py_ssize_t labels,
+                        int none, int64_t *time, int8_t *label) {
+    Py_ssize_t i = 0, j = 0, found = 0;
+    int first = none, second = none;
+    while (i < one->rows || j < other->rows) {
+        int64_t now;
+        int8_t both;
+        if (j >= other->rows || (i < one->rows && one->time[i] <= other->time[j]))
+            now = one->time[i];
+        else
+            now = other->time[j];
+        while (i < one->rows && one->time[i] == now)
+            first = one->label[i++];
+        while (j < other->rows && other->time[j] == now)
+            second = other->label[j++];
+        both = table[first * labels + second];
+        if (!found || label[found - 1] != both) {
+            time[found] = now;
+            label[found++] = both;
+        }
+    }
+    return found;
 }
 
 /* ------------------------------------------------------------------ tally */
@@ -193,7 +227,7 @@ static PyObject *intervals_sweep(PyObject *module, PyObject *args) {
     of.label = views[2].buf;
     of.row = views[3].buf;
     of.spans = views[2].len;
-    of.rows = views[3].len / 8;
+    of.rows = views[3].len / 4;
     fine = 0 <= none && none < LABELS && views[0].len == of.spans * 8 &&
            views[1].len == of.spans * 8 && views[4].len >= of.rows * 16 && views[5].len >= of.rows * 2;
     sorted = fine && sound(&of);
@@ -236,7 +270,7 @@ static PyObject *intervals_aligned(PyObject *module, PyObject *args) {
         runs[i].next = 0;
         room += runs[i].rows;
     }
-    fine = views[count].len == room * 8 && views[count + 1].len == room * 8 * count;
+    fine = views[count].len == room * 8 && views[count + 1].len == room * 4 * count && room < INT32_MAX;
     if (fine) {
         Py_BEGIN_ALLOW_THREADS
         found = merge(runs, (int)count, views[count].buf, views[count + 1].buf, room);
@@ -275,7 +309,46 @@ static PyObject *intervals_tally(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static int labels_below(const Line *line, Py_ssize_t labels) {
+    Py_ssize_t i;
+    for (i = 0; i < line->rows; i++)
+        if (line->label[i] < 0 || line->label[i] >= labels)
+            return 0;
+    return 1;
+}
+
+static PyObject *intervals_blended(PyObject *module, PyObject *args) {
+    PyObject *given[7];
+    Py_buffer views[7];
+    Line lines[2];
+    Py_ssize_t i, labels, found = 0;
+    int none, fine;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOOOniOO", &given[0], &given[1], &given[2], &given[3], &given[4], &labels,
+                          &none, &given[5], &given[6]) ||
+        !opened(given, views, 7, 5))
+        return NULL;
+    for (i = 0; i < 2; i++) {
+        lines[i].time = views[2 * i].buf;
+        lines[i].label = views[2 * i + 1].buf;
+        lines[i].rows = views[2 * i + 1].len;
+    }
+    fine = 0 < labels && labels <= LABELS && 0 <= none && none < labels && views[4].len == labels * labels &&
+           views[0].len == lines[0].rows * 8 && views[2].len == lines[1].rows * 8 &&
+           views[5].len >= (lines[0].rows + lines[1].rows) * 8 &&
+           views[6].len >= lines[0].rows + lines[1].rows && labels_below(&lines[0], labels) &&
+           labels_below(&lines[1], labels);
+    if (fine) {
+        Py_BEGIN_ALLOW_THREADS
+        found = blend(&lines[0], &lines[1], views[4].buf, labels, none, views[5].buf, views[6].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(views, 7);
+    return fine ? PyLong_FromSsize_t(found) : wrong();
+}
+
 static PyMethodDef methods[] = {
+    {"blended", intervals_blended, METH_VARARGS, "Merge two lines by a table of labels; return the length of the new one."},
     {"tally", intervals_tally, METH_VARARGS, "Add to each label what its segments have between two times."},
     {"sweep", intervals_sweep, METH_VARARGS, "Fill a line with the lowest label that is open; return its length, -1: it is not for us."},
     {"aligned", intervals_aligned, METH_VARARGS, "Merge sorted runs; return how many distinct times there are."},

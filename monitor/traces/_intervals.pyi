@@ -22,3 +22,15 @@ def tally(
     ticks: NDArray[Any],
     /,
 ) -> None: ...
+def blended(
+    time: NDArray[Any],
+    label: NDArray[Any],
+    other_time: NDArray[Any],
+    other_label: NDArray[Any],
+    table: NDArray[Any],
+    labels: int,
+    none: int,
+    times: NDArray[Any],
+    both: NDArray[Any],
+    /,
+) -> int: ...

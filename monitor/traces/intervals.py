@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.monitor.traces.grouping import present
-from whyidle.monitor.traces.model import Flags, Ints, Kinds
+from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds
 
 compiled: ModuleType | None
 try:
@@ -75,13 +75,13 @@ class Timeline:
         return Timeline(self.time[keep], self.label[keep], self.none)
 
 
-def tally(start: Ints, end: Ints, label: Kinds, begin: int, stop: int, ticks: Ints) -> None:
+def tally(start: Ints, end: Ints, label: Kinds, between: tuple[int, int], ticks: Ints) -> None:
     """Add to each label what its segments have between two times."""
     if compiled is not None:
         columns = map(np.ascontiguousarray, (start, end, label))
-        compiled.tally(*columns, begin, stop, ticks)
+        compiled.tally(*columns, *between, ticks)
         return
-    lasts = np.minimum(end, stop) - np.maximum(start, begin)
+    lasts = np.minimum(end, between[1]) - np.maximum(start, between[0])
     np.add.at(ticks, label, np.maximum(lasts, 0))
 
 
@@ -92,7 +92,7 @@ def changes(label: NDArray[Any]) -> Flags:
     return mark
 
 
-def aligned(*runs: Ints) -> tuple[Ints, list[Ints]]:
+def aligned(*runs: Ints) -> tuple[Ints, list[Ids]]:
     """Merge sorted runs: the distinct times, and for each run its last entry that is not later.
 
     The entry is -1 where the run has not begun. What np.searchsorted finds for each time alone,
@@ -100,7 +100,7 @@ def aligned(*runs: Ints) -> tuple[Ints, list[Ints]]:
     """
     if compiled is not None:
         times = np.empty(sum(map(len, runs)), np.int64)
-        rows = np.empty((len(runs), len(times)), np.int64)
+        rows = np.empty((len(runs), len(times)), np.int32)
         count = compiled.aligned(tuple(map(np.ascontiguousarray, runs)), times, rows)
         return times[:count], list(rows[:, :count])
     times = np.concatenate(runs)
@@ -108,8 +108,29 @@ def aligned(*runs: Ints) -> tuple[Ints, list[Ints]]:
     times = times[order]
     last = np.append(times[1:] != times[:-1], True)[: len(times)]
     edges = np.cumsum([0, *map(len, runs)]).tolist()
-    counts = (np.cumsum((order >= a) & (order < b), dtype=np.int64) for a, b in pairwise(edges))
+    counts = (np.cumsum((order >= a) & (order < b), dtype=np.int32) for a, b in pairwise(edges))
     return times[last], [count[last] - 1 for count in counts]
+
+
+def blended(first: Timeline, second: Timeline, table: Kinds) -> Timeline:
+    """Let at every instant that hold which the table has for the labels of two lines of one kind.
+
+    A row of it is for a label of the first line. Neighbours of one label are joined.
+    """
+    none = first.none
+    if compiled is not None:
+        rows = len(first.time) + len(second.time)
+        time, label = np.empty(rows, np.int64), np.empty(rows, np.int8)
+        given = (first.time, first.label, second.time, second.label, table)
+        columns = map(np.ascontiguousarray, given)
+        rows = compiled.blended(*columns, len(table), none, time, label)
+        return Timeline(time[:rows].copy(), label[:rows].copy(), none)
+    time, (i, j) = aligned(first.time, second.time)
+    mine, theirs = (
+        np.append(first.label, np.int8(none))[i],
+        np.append(second.label, np.int8(none))[j],
+    )
+    return Timeline(time, table[mine, theirs], none).joined()
 
 
 def overlaid(first: Timeline, second: Timeline) -> Timeline:
@@ -120,12 +141,15 @@ def overlaid(first: Timeline, second: Timeline) -> Timeline:
     return Timeline(time, np.where(label == first.none, below, label), second.none).joined()
 
 
-def sweep(start: Ints, end: Ints, label: Kinds, none: int, rows: Ints | None = None) -> Timeline:
+def sweep(
+    start: Ints, end: Ints, label: Kinds, none: int, rows: Ints | Ids | None = None
+) -> Timeline:
     """Give every instant the lowest label that is open then; starts come sorted.
 
     ``rows``: those of the intervals that count, in order.
     """
-    rows = np.arange(len(start)) if rows is None else rows
+    some = np.arange(len(start)) if rows is None else rows
+    rows = some.astype(np.int32, copy=False)
     if compiled is not None:
         time, labels = np.empty(2 * len(rows), np.int64), np.empty(2 * len(rows), np.int8)
         columns = map(np.ascontiguousarray, (start, end, label, rows))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.longer import examples
 from whyidle.monitor.traces import intervals
-from whyidle.monitor.traces.intervals import Timeline, aligned, sweep
+from whyidle.monitor.traces.intervals import Timeline, aligned, blended, sweep, tally
 
 pytestmark = pytest.mark.skipif(
     intervals.compiled is None, reason="no C compiler: it was not built"
@@ -56,6 +58,41 @@ def test_merged_runs_are_the_same(runs: list[list[int]]) -> None:
     assert [column.tolist() for column in found[1]] == [column.tolist() for column in rows]
 
 
+LINES = st.lists(
+    st.tuples(st.integers(-5, 20), st.integers(0, 5)), max_size=14, unique_by=lambda x: x[0]
+)
+
+
+@examples(500)
+@given(LINES, LINES, st.integers(0, 5), st.randoms(use_true_random=False))
+def test_blended_lines_are_the_same(
+    one: list[tuple[int, int]], other: list[tuple[int, int]], none: int, random: Random
+) -> None:
+    lines = []
+    for line in (sorted(one), sorted(other)):
+        time, label = np.array([at for at, _ in line], np.int64), [label for _, label in line]
+        lines.append(Timeline(time, np.array(label, np.int8), none))
+    table = np.array([[random.randrange(6) for _ in range(6)] for _ in range(6)], np.int8)
+    found = blended(*lines, table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "compiled", None)
+        assert plain(found) == plain(blended(*lines, table))
+
+
+@examples(300)
+@given(SPANS, st.integers(-9, 30), st.integers(-9, 40))
+def test_tallied_ticks_are_the_same(
+    spans: list[tuple[int, int, int]], begin: int, stop: int
+) -> None:
+    start, length, label = (np.array([span[i] for span in spans], np.int64) for i in range(3))
+    columns, ticks = (start, start + length, label.astype(np.int8)), np.zeros((2, 71), np.int64)
+    tally(*columns, (begin, stop), ticks[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "compiled", None)
+        tally(*columns, (begin, stop), ticks[1])
+    assert ticks[0].tolist() == ticks[1].tolist()
+
+
 def test_what_is_not_sorted_is_left_to_numpy() -> None:
     start, end, kind = np.array([9, 1]), np.array([10, 12]), np.zeros(2, np.int8)
     assert plain(sweep(end, end + 1, kind - 1, NONE)) == [
@@ -67,11 +104,14 @@ def test_what_is_not_sorted_is_left_to_numpy() -> None:
     room = np.zeros(4, np.int64), np.zeros(4, np.int8)
     assert intervals.compiled is not None
     for rows in ([0, 1], [2], [-1]):
-        assert intervals.compiled.sweep(start, end, kind, np.array(rows), NONE, *room) == -1
+        assert (
+            intervals.compiled.sweep(start, end, kind, np.array(rows, np.int32), NONE, *room) == -1
+        )
 
 
 def test_columns_that_do_not_fit_raise() -> None:
     one, two, kind = np.array([1]), np.array([1, 2]), np.zeros(2, np.int8)
+    row = np.zeros(1, np.int32)
     room = np.zeros(4, np.int64), np.zeros(4, np.int8)
     assert intervals.compiled is not None
     for start, none, out in (
@@ -81,8 +121,8 @@ def test_columns_that_do_not_fit_raise() -> None:
         (two, NONE, (one, kind)),
     ):
         with pytest.raises(ValueError, match="lengths"):
-            intervals.compiled.sweep(start, two, kind, two[:1], none, *out)
+            intervals.compiled.sweep(start, two, kind, row, none, *out)
     with pytest.raises(ValueError, match="lengths"):
-        intervals.compiled.aligned((one, two), room[0], room[0])
+        intervals.compiled.aligned((one, two), room[0], room[0][:2])
     with pytest.raises(ValueError, match="runs"):
         intervals.compiled.aligned((one,) * 9, room[0], room[0])

@@ -59,15 +59,10 @@ def account(  # noqa: PLR0913, PLR0917  what an account is made of
     gaps = gaps_of(*gap, device.ops, launched, facts)
     del gap, launched
     provable = bool(launchers) or device.kind == "cpu"
-    parts = [
-        works,
-        _queued(gaps, HOLE_NS * trace.ticks_per_ns),
-        *(
-            _host_part(some, hosts, launchers | {main}, skew, provable)
-            for some in _blocks(gaps.take(gaps.returned > gaps.start))
-        ),
-    ]
-    del works, gaps
+    parts = [works, _queued(gaps, HOLE_NS * trace.ticks_per_ns)]
+    gaps = gaps.take(gaps.returned > gaps.start)
+    del works
+    parts += (_host_part(x, hosts, launchers | {main}, skew, provable) for x in _blocks(gaps))
     return Budget(_tiled(parts), skew)
 
 

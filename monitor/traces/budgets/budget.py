@@ -45,7 +45,7 @@ class Budget:
         first = int(np.searchsorted(s.end, start, "right"))
         last = int(np.searchsorted(s.start, end, "left"))
         within = slice(first, last)
-        tally(s.start[within], s.end[within], s.cause[within], start, end, ticks)
+        tally(s.start[within], s.end[within], s.cause[within], (start, end), ticks)
 
 
 def rounded(ticks: dict[Cause, int], ticks_per_ns: int) -> dict[Cause, int]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
-from whyidle.monitor.traces.intervals import Timeline, aligned, sweep
-from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Thread, Trace
+from whyidle.monitor.traces.intervals import Timeline, blended, sweep
+from whyidle.monitor.traces.model import Flags, Ids, Kinds, Thread, Trace
 
 # More time without any host event is no dispatch: what happened was not recorded.
 HOLE_NS: Final = 1_000_000
@@ -52,7 +52,7 @@ class HostTimelines:
     def own(self, thread: int) -> Timeline:
         """What this thread did."""
         if thread not in self._own:
-            rows = self._rows[thread] if thread >= 0 else np.zeros(0, np.int64)
+            rows = self._rows[thread] if thread >= 0 else np.zeros(0, np.int32)
             s = self._host
             self._own[thread] = sweep(s.start, s.end, s.kind, Cause.HOLE, rows)
         return self._own[thread]
@@ -92,7 +92,7 @@ class HostTimelines:
         """
         own = self.own(thread).within(start, end)
         others = self.others(thread, launchers).within(start, end)
-        line = _blended(own, others).since(_both_begun(own, others, start))
+        line = blended(own, others, _BOTH).since(_both_begun(own, others, start))
         until = np.append(line.time[1:], max(end, int(line.time[-1])))
         long = (line.label == Cause.HOLE) & (until - line.time > self._hole)
         return Timeline(line.time, np.where(long, np.int8(Cause.SILENT), line.label), Cause.HOLE)
@@ -110,20 +110,12 @@ def most_telling(threads: list[Thread], operators: Sequence[int], spans: Sequenc
     return int(np.lexsort((operators, rest, mains))[-1])
 
 
-def _blended(own: Timeline, others: Timeline) -> Timeline:
-    """What a thread does, and where it does nothing, what others do.
+def _both() -> Kinds:
+    """What holds: what a thread does, and where it does nothing, what others do.
 
     Kineto writes what the profiler and the loading of kernels cost apart from the thread that
-    they held up in a driver call.
+    they held up in a driver call. A row is for what the thread does.
     """
-    time, (i, j) = aligned(own.time, others.time)
-    mine = np.append(own.label, np.int8(Cause.HOLE))[i]
-    theirs = np.append(others.label, np.int8(Cause.HOLE))[j]
-    return Timeline(time, _BOTH[mine, theirs], Cause.HOLE).joined()
-
-
-def _both() -> Kinds:
-    """What holds by what a thread and what others do: a row for each of the former."""
     mine, theirs = np.ogrid[: len(Cause), : len(Cause)]
     held_up = np.isin(mine, _HELD_UP) & np.isin(theirs, _HOLDS_UP)
     silent = (mine == Cause.HOLE) & (theirs != Cause.HOLE)
@@ -139,12 +131,12 @@ def _both_begun(own: Timeline, others: Timeline, start: int) -> int:
     return max((time for time in begun if time <= start), default=start)
 
 
-def _by_thread(trace: Trace) -> list[Ints]:
+def _by_thread(trace: Trace) -> list[Ids]:
     """The rows of each thread; short numbers are sorted by radix."""
     thread = trace.host.thread
     if len(trace.threads) < 1 << 15:
         thread = thread.astype(np.int16)
-    order = np.argsort(thread, kind="stable")
+    order = np.argsort(thread, kind="stable").astype(np.int32)
     edges = np.searchsorted(thread[order], np.arange(len(trace.threads) + 1))
     return [order[a:b] for a, b in pairwise(edges)]
 

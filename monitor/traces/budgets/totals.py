@@ -45,7 +45,7 @@ def totals(ops: Ops) -> Totals:
     # Of what runs side by side the first counts, and communication and copies only where exposed.
     line = sweep(ops.start, ops.end, work, _NOTHING)
     ticks = np.zeros(_NOTHING + 1, np.int64)
-    tally(line.time[:-1], line.time[1:], line.label[:-1], int(ops.start[0]), EVER, ticks)
+    tally(line.time[:-1], line.time[1:], line.label[:-1], (int(ops.start[0]), EVER), ticks)
     compute, comm, copy = ticks[:_NOTHING].tolist()
     counts = np.bincount(work, minlength=_NOTHING).tolist()
     span, busy = int(ops.end.max() - ops.start[0]), compute + comm + copy

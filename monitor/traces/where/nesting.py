@@ -123,4 +123,5 @@ def portions(start: Ints, end: Ints, line: Labels) -> tuple[Ints, Ints, Ints]:
     cut, (row, ended, held) = aligned(start, end, line.time)
     inside = row > ended
     label = np.append(line.label, NONE)[held[inside]]
-    return row[inside], label, np.diff(cut, append=cut[-1])[inside]
+    lasts = np.diff(cut, append=cut[-1])
+    return row[inside].astype(np.int64), label, lasts[inside]

@@ -66,7 +66,7 @@ class Gpu:
         )
 
     def _kinds(self, columns: Columns) -> Kinds:
-        kinds = self._kernel(columns.name)
+        kinds: Kinds = self._kernel(columns.name).astype(np.int8, copy=False)
         rows = np.flatnonzero(self._copies(columns.name) == 1)
         # The name has the direction, the details the kind of memory: there are few pairs.
         pairs = (columns.name[rows].astype(np.int64) << 32) | (columns.details[rows] + 1)
@@ -110,7 +110,7 @@ class Tpu(Gpu):
     def _take(self, columns: Columns) -> None:
         ops = columns.take(self._on(columns, _OPS))
         ops.hlo_op = ops.name
-        self._parts.append(self._ops(ops, self._kernel(ops.name)))
+        self._parts.append(self._ops(ops, self._kernel(ops.name).astype(np.int8, copy=False)))
         for name, parts in ((self._MODULES, self._modules), (self._STEPS, self._steps)):
             part = columns.take(self._on(columns, name))
             parts.append(Marks.of(start=part.start, end=part.end, name=part.name))

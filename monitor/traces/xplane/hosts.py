@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.monitor.traces.grouping import order_of
+from whyidle.monitor.traces.grouping import Whole, order_of
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Marks, Spans, Thread
 from whyidle.monitor.traces.names import Category, host_cause
 from whyidle.monitor.traces.xplane.columns import Columns, arranged, column
@@ -65,6 +65,7 @@ class HostPlanes:
         self._planes: Counter[str] = Counter()  # so far, by name
         self._lines: list[Line] = []  # of each thread, the one that names it best
         self._category = PerName(intern, _category)
+        self._by_name = PerName(intern, _cause)
         self._causes = [PerName(intern, partial(host_cause, c)) for c in _CATEGORIES]
         self._spans = [Spans.of()]
         self._ids: list[Ints] = [np.zeros(0, np.int64)]  # correlation ids of the spans
@@ -124,18 +125,18 @@ class HostPlanes:
                 self._lines[known] = line
             threads[i] = known
 
-    def _kinds(self, columns: Columns, category: Ints, drivers: Flags) -> Kinds:
-        """Return the cause that each event stands for."""
-        plain = category == _ANNOTATION
-        category[plain & drivers[columns.line]] = _DRIVER
+    def _kinds(self, columns: Columns, category: Whole, drivers: Flags) -> Kinds:
+        """Return the cause that each event stands for: mostly what its name alone says."""
+        kinds: Kinds = self._by_name(columns.name).astype(np.int8, copy=False)
+        calls = columns.correlation >= 0
+        plain = ~calls & (category == _ANNOTATION)
         # XLA names the operation that it runs, TensorFlow the operator.
-        category[plain & ((columns.hlo_op >= 0) | (columns.tf_op >= 0))] = _OPERATOR
-        category[columns.correlation >= 0] = _DRIVER
-        category[category == _USER] = _ANNOTATION
-        kinds = np.empty(len(columns), np.int8)
-        for which in np.flatnonzero(np.bincount(category)).tolist():
-            rows = np.flatnonzero(category == which)
-            kinds[rows] = self._causes[which](columns.name[rows])
+        runs = plain & ((columns.hlo_op >= 0) | (columns.tf_op >= 0))
+        calls = (calls & (category != _DRIVER)) | (plain & ~runs & drivers[columns.line])
+        for which, mine in ((_OPERATOR, runs), (_DRIVER, calls)):
+            if mine.any():
+                rows = np.flatnonzero(mine)
+                kinds[rows] = self._causes[which](columns.name[rows])
         return kinds
 
     def spans(self) -> tuple[Spans, Links]:
@@ -161,6 +162,11 @@ def _category(name: str) -> int:
     if name.startswith(_NVTX):
         return _USER
     return _DRIVER if _DRIVER_CALL.match(name) else _ANNOTATION
+
+
+def _cause(name: str) -> int:
+    category = _category(name)
+    return host_cause("annotation" if category == _USER else _CATEGORIES[category], name)
 
 
 def _calls_driver(plane: Plane, line: Line) -> bool:

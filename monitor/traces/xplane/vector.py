@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmap import mmap
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +30,12 @@ _CLOSE: Final = (
 )
 
 
+def _room(rows: int) -> Ints:
+    """Return a column of which few rows are used: not of the heap, where others would touch all."""
+    room: Ints = np.frombuffer(mmap(-1, 8 * rows), np.int64)
+    return room
+
+
 class Buffer:
     """Some bytes of a file, to be read one by one or by columns; filled again and again."""
 
@@ -39,8 +46,7 @@ class Buffer:
         # The eight bytes that begin at each place.
         self.words: Words = np.ndarray((size + PAD - 8,), "<u8", self.data, strides=(1,))
         # Where the events of it begin and end: none takes less than two bytes.
-        self.bodies: Ints = np.empty(size // 2 + 1, np.int64)
-        self.ends: Ints = np.empty(size // 2 + 1, np.int64)
+        self.bodies, self.ends = _room(size // 2 + 1), _room(size // 2 + 1)
 
     def put(self, at: int, block: Any) -> int:
         """Copy bytes to a place; return the place behind them."""
