@@ -163,6 +163,20 @@ static Py_ssize_t blend(const Line *one, const Line *other, const int8_t *table,
     return found;
 }
 
+/* ------------------------------------------------------------------ following */
+
+/* For each of some sorted times, how many of other sorted ones are earlier. */
+static void following(const Run *of, const Run *times, int32_t *rows) {
+    Py_ssize_t i, next = 0;
+    for (i = 0; i < times->rows; i++) {
+        if (i && times->time[i] < times->time[i - 1])
+            next = 0;
+        while (next < of->rows && of->time[next] < times->time[i])
+            next++;
+        rows[i] = (int32_t)next;
+    }
+}
+
 /* ------------------------------------------------------------------ tally */
 
 /* Add to each label what its segments have between two times. */
@@ -309,6 +323,31 @@ static PyObject *intervals_tally(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *intervals_following(PyObject *module, PyObject *args) {
+    PyObject *given[3];
+    Py_buffer views[3];
+    Run runs[2];
+    Py_ssize_t i;
+    int fine;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOO", &given[0], &given[1], &given[2]) || !opened(given, views, 3, 2))
+        return NULL;
+    for (i = 0; i < 2; i++) {
+        runs[i].time = views[i].buf;
+        runs[i].rows = views[i].len / 8;
+    }
+    fine = views[2].len == runs[1].rows * 4 && runs[0].rows < INT32_MAX;
+    if (fine) {
+        Py_BEGIN_ALLOW_THREADS
+        following(&runs[0], &runs[1], views[2].buf);
+        Py_END_ALLOW_THREADS
+    }
+    release(views, 3);
+    if (!fine)
+        return wrong();
+    Py_RETURN_NONE;
+}
+
 static int labels_below(const Line *line, Py_ssize_t labels) {
     Py_ssize_t i;
     for (i = 0; i < line->rows; i++)
@@ -349,6 +388,7 @@ static PyObject *intervals_blended(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"blended", intervals_blended, METH_VARARGS, "Merge two lines by a table of labels; return the length of the new one."},
+    {"following", intervals_following, METH_VARARGS, "Fill, for each sorted time, how many of a run are earlier."},
     {"tally", intervals_tally, METH_VARARGS, "Add to each label what its segments have between two times."},
     {"sweep", intervals_sweep, METH_VARARGS, "Fill a line with the lowest label that is open; return its length, -1: it is not for us."},
     {"aligned", intervals_aligned, METH_VARARGS, "Merge sorted runs; return how many distinct times there are."},

@@ -133,6 +133,18 @@ def blended(first: Timeline, second: Timeline, table: Kinds) -> Timeline:
     return Timeline(time, table[mine, theirs], none).joined()
 
 
+def following(run: Ints, times: Ints) -> Ids:
+    """Return, for each of some sorted times, the first entry of a sorted run that is not earlier.
+
+    What np.searchsorted finds for each time alone, one walk finds for all of them.
+    """
+    if compiled is None:
+        return np.searchsorted(run, times).astype(np.int32)
+    rows = np.empty(len(times), np.int32)
+    compiled.following(np.ascontiguousarray(run), np.ascontiguousarray(times), rows)
+    return rows
+
+
 def overlaid(first: Timeline, second: Timeline) -> Timeline:
     """Let the second line hold where the first one has no label."""
     time, (i, j) = aligned(first.time, second.time)

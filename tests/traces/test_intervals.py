@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.longer import examples
 from whyidle.monitor.traces import intervals
-from whyidle.monitor.traces.intervals import Timeline, aligned, blended, sweep, tally
+from whyidle.monitor.traces.intervals import Timeline, aligned, blended, following, sweep, tally
 
 pytestmark = pytest.mark.skipif(
     intervals.compiled is None, reason="no C compiler: it was not built"
@@ -91,6 +91,13 @@ def test_tallied_ticks_are_the_same(
         patch.setattr(intervals, "compiled", None)
         tally(*columns, (begin, stop), ticks[1])
     assert ticks[0].tolist() == ticks[1].tolist()
+
+
+@examples(300)
+@given(RUNS.filter(lambda runs: len(runs) > 1))
+def test_what_follows_is_the_same(runs: list[list[int]]) -> None:
+    run, times = (np.array(each, np.int64) for each in runs[:2])
+    assert following(run, times).tolist() == np.searchsorted(run, times).tolist()
 
 
 def test_what_is_not_sorted_is_left_to_numpy() -> None:

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from whyidle.monitor.traces.causes import DEVICE_CAUSES
-from whyidle.monitor.traces.intervals import Timeline, sweep
+from whyidle.monitor.traces.intervals import Timeline, following, sweep
 from whyidle.monitor.traces.launches import BY_CORRELATION, UNKNOWN, Launches
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Ops, Table
 
@@ -106,17 +106,16 @@ def clock_skew(early: Ints, count: int) -> int:
 
 def gaps_of(start: Ints, end: Ints, ops: Ops, launches: Launches, facts: Facts) -> Gaps:
     """Return the gaps, each with the launch it waited for: that of the first operation after it."""
-    following = np.searchsorted(ops.start, end)
-    tail = following == len(ops)
-    following = np.minimum(following, len(ops) - 1)
-    known = launches.how != UNKNOWN
-    launched = known[following] & ~tail
+    first = following(ops.start, end)
+    tail = first == len(ops)
+    first = np.minimum(first, len(ops) - 1).astype(np.int64)
+    launched = (launches.how.take(first) != UNKNOWN) & ~tail
     early = ~launched & ~tail
-    early &= ops.start[following] < (
+    early &= ops.start.take(first) < (
         ops.start[0] if facts.first_known is None else facts.first_known
     )
-    thread = launches.thread[following]
-    returned = np.where(launched, np.clip(launches.end[following], start, end), end)
+    thread = launches.thread.take(first)
+    returned = np.where(launched, np.clip(launches.end.take(first), start, end), end)
     return Gaps(
         start=start,
         end=end,

@@ -34,6 +34,15 @@ class Chunk:
     consumed: int  # bytes of the file on disk
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What to read of a plane: these lines, and these stats of their events."""
+
+    plane: Plane
+    lines: Flags
+    wanted: WantedStats
+
+
 class Chunks:
     """Reads planes in the order of the file."""
 
@@ -45,13 +54,17 @@ class Chunks:
         self.events = 0
         self.damaged = 0  # bytes
 
-    def of(self, plane: Plane, lines: Flags, wanted: WantedStats) -> Iterator[Chunk]:
-        """Give what the events of these lines say, and count those of the others."""
-        chunks = _Filling(self, self._stream, plane, lines, wanted).chunks()
-        large = sum(line.end - line.begin for line in plane.lines) > CHUNK
-        for chunk in made_ahead(chunks) if large else chunks:
-            _learn(plane, chunk)
-            yield chunk
+    def of(self, parts: list[Part]) -> Iterator[tuple[int, Chunk]]:
+        """Give what the events of these lines say, with the place of their part; count others'."""
+        made = (
+            (place, chunk)
+            for place, part in enumerate(parts)
+            for chunk in _Filling(self, self._stream, part).chunks()
+        )
+        size = sum(line.end - line.begin for part in parts for line in part.plane.lines)
+        for place, chunk in made_ahead(made) if size > CHUNK else made:
+            _learn(parts[place].plane, chunk)
+            yield place, chunk
             self._progress(chunk.consumed)
 
     def next_buffer(self) -> Buffer:
@@ -73,15 +86,13 @@ class _Filling:
 
     chunks_: Chunks
     stream: Stream
-    plane: Plane
-    wanted_lines: Flags
-    wanted: WantedStats
+    part: Part
 
     def chunks(self) -> Iterator[Chunk]:
         """Fill buffers with as many lines as they hold, and with what was left of the last."""
         pieces: list[Piece] = []
         buffer, at = self.chunks_.next_buffer(), 0
-        for index, line in enumerate(self.plane.lines):
+        for index, line in enumerate(self.part.plane.lines):
             self.stream.skip(line.begin - self.stream.position)
             left, begin = line.end - line.begin, at
             while left and (size := self.stream.fill(buffer.view[at : min(at + left, CHUNK)])):
@@ -107,10 +118,10 @@ class _Filling:
         self.chunks_.damaged += found.damaged
         bodies, ends = found.bodies, found.ends
         line = np.repeat(np.array([piece.line for piece in pieces], np.int32), found.counts)
-        if not all(self.wanted_lines[piece.line] for piece in pieces):
-            mine = self.wanted_lines[line]
+        if not all(self.part.lines[piece.line] for piece in pieces):
+            mine = self.part.lines[line]
             bodies, ends, line = bodies[mine], ends[mine], line[mine]
-        said = Said.of(buffer, bodies, ends, self.wanted)
+        said = Said.of(buffer, bodies, ends, self.part.wanted)
         return Chunk(buffer, found, said, line, self.stream.consumed)
 
     def _leave_out(self, buffer: Buffer, left: int) -> int:

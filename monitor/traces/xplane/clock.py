@@ -40,7 +40,7 @@ class Clock:
         start = begin + offset
         end = start + duration
         low, high = duration.min(initial=0), max(duration.max(initial=0), offset.max(initial=0))
-        least = min(begin.min(initial=0), offset.min(initial=0) + _FARTHEST - 1)
+        least = min(begins.min(initial=0), offset.min(initial=0) + _FARTHEST - 1)
         if low >= 0 and high < _FARTHEST and least >= 0:
             return start, end, None
         sane = (duration >= 0) & (duration < _FARTHEST) & (begin >= 0)

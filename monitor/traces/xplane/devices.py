@@ -19,6 +19,7 @@ from whyidle.monitor.traces.xplane.planes import Line, Plane
 _NO_WORK: Final = ("MemoryResidency", "MemoryAlloc", "MemoryFree", "Overhead")
 _COPY: Final = ("Memcpy", "Memset")
 _SIZE: Final = re.compile(r"(?:size|num_bytes):(\d{1,18})\b")
+_NO_ID: Final = np.int64(-1)
 _STREAM: Final = "Stream #"
 _OPS: Final = "XLA Ops"
 _PROGRAM: Final = re.compile(r"\(\d+\)$")
@@ -60,6 +61,7 @@ class Gpu:
             name=columns.name,
             stream=self._streams[columns.line],
             correlation=columns.correlation,
+            external=np.broadcast_to(_NO_ID, len(columns)),
             bytes=self._size(columns.details),
             hlo_op=columns.hlo_op,
             hlo_module=columns.hlo_module,

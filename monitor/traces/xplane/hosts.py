@@ -141,10 +141,12 @@ class HostPlanes:
 
     def spans(self) -> tuple[Spans, Links]:
         """Return all spans in order, and which of them launch what."""
-        parts, ids = self._spans, np.concatenate(self._ids)
-        self._spans, self._ids = [], []
-        order = order_of(column(parts, "start"), -column(parts, "end"))
-        spans, ids = arranged(Spans, parts, order), ids[order]
+        parts, self._spans = self._spans, []
+        latest = column(parts, "end")
+        order = order_of(column(parts, "start"), np.negative(latest, out=latest))
+        del latest
+        spans, ids = arranged(Spans, parts, order), np.concatenate(self._ids)[order]
+        self._ids = []
         rows = np.flatnonzero(ids >= 0)
         return spans, Links.of(row=rows, id=ids[rows])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -11,7 +11,7 @@ import numpy as np
 
 from whyidle.monitor.core.protobuf import text
 from whyidle.monitor.traces.model import Ids, Ints
-from whyidle.monitor.traces.xplane.chunks import Chunks
+from whyidle.monitor.traces.xplane.chunks import Chunks, Part
 from whyidle.monitor.traces.xplane.clock import Clock
 from whyidle.monitor.traces.xplane.columns import Columns
 from whyidle.monitor.traces.xplane.events import Events, WantedStats, events_of
@@ -48,6 +48,17 @@ class PlaneRequest:
 NOTHING: Final = PlaneRequest(lambda _: False, (), lambda _: None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One plane to read: what goes to the thread that fills buffers, and what is done with it."""
+
+    part: Part
+    keys: dict[int, str]
+    names: Lookup
+    begins: Ints
+    take: Callable[[Columns], None]
+
+
 class PlaneReader:
     """Reads one plane after the other, in the order of the file."""
 
@@ -57,20 +68,25 @@ class PlaneReader:
         self._clock = clock
         self.damaged = 0  # events
 
-    def read(self, plane: Plane, request: PlaneRequest) -> None:
+    def read(self, planes: Iterable[tuple[Plane, PlaneRequest]]) -> None:
         """Hand over the events of the lines that are wanted, and count those of the others."""
+        jobs = [self._job(plane, request) for plane, request in planes]
+        for place, chunk in self._chunks.of([job.part for job in jobs]):
+            job = jobs[place]
+            events, damaged = events_of(chunk.buffer, chunk.said, chunk.line, job.part.wanted)
+            self.damaged += damaged
+            columns = self._columns(events, job.names(events.name), job.begins, job.keys)
+            if len(columns):
+                job.take(columns)
+
+    def _job(self, plane: Plane, request: PlaneRequest) -> _Job:
         named = ((key, text(data)) for key, data in plane.stats.items())
         keys = dict(islice(((k, n) for k, n in named if n in request.stats), _MOST_KEYS))
-        wanted = self._wanted(plane, keys)
-        names = Lookup(plane.events | plane.shown, self._intern)
         lines = np.array([request.line(line) for line in plane.lines], np.bool_)
-        begins = self._clock.begins(plane.lines)
-        for chunk in self._chunks.of(plane, lines, wanted):
-            events, damaged = events_of(chunk.buffer, chunk.said, chunk.line, wanted)
-            self.damaged += damaged
-            columns = self._columns(events, names(events.name), begins, keys)
-            if len(columns):
-                request.take(columns)
+        part = Part(plane, lines, self._wanted(plane, keys))
+        shown = plane.events | plane.shown if plane.shown else plane.events
+        names = Lookup(shown, self._intern)
+        return _Job(part, keys, names, self._clock.begins(plane.lines), request.take)
 
     def _wanted(self, plane: Plane, keys: dict[int, str]) -> WantedStats:
         return WantedStats(

@@ -80,12 +80,29 @@ class _Reading:
 
     def run(self) -> None:
         """Read plane after plane."""
-        for plane in self._outline.planes:
-            device = _DEVICE.match(plane.name)
-            if device is not None:
-                self._device(plane, "gpu" if device[1] == "GPU" else "tpu", device[2])
-            else:
-                self._read(plane, self._hosts.request(plane) if is_host(plane) else NOTHING)
+        self._gatherer.read(
+            [(plane, self._request(plane)) for plane in self._outline.planes if plane.lines]
+        )
+
+    def _request(self, plane: Plane) -> PlaneRequest:
+        """Return what to read of a plane; operations are noted, for their lines of code."""
+        request = NOTHING
+        if found := _DEVICE.match(plane.name):
+            kind: DeviceKind = "gpu" if found[1] == "GPU" else "tpu"
+            device = Gpu(plane, self._intern) if kind == "gpu" else Tpu(plane, self._intern)
+            self._devices.append((device, plane, kind, found[2]))
+            request = device.request
+        elif is_host(plane):
+            request = self._hosts.request(plane)
+
+        if "hlo_module" not in request.stats:
+            return request
+
+        def take(columns: Columns) -> None:
+            self._programs.note(columns.hlo_module, columns.hlo_op)
+            request.take(columns)
+
+        return PlaneRequest(request.line, request.stats, take)
 
     @property
     def has_device_work(self) -> bool:
@@ -106,19 +123,6 @@ class _Reading:
             if late:
                 self._read_sources(source)
             self.trace.host, self.trace.calls = spans.result()
-
-    def _read(self, plane: Plane, request: PlaneRequest) -> None:
-        def take(columns: Columns) -> None:
-            self._programs.note(columns.hlo_module, columns.hlo_op)
-            request.take(columns)
-
-        if plane.lines:
-            self._gatherer.read(plane, PlaneRequest(request.line, request.stats, take))
-
-    def _device(self, plane: Plane, kind: DeviceKind, index: str) -> None:
-        device = Gpu(plane, self._intern) if kind == "gpu" else Tpu(plane, self._intern)
-        self._devices.append((device, plane, kind, index))
-        self._read(plane, device.request)
 
     def _add(self, device: Gpu, plane: Plane, kind: DeviceKind, index: str, ops: Ops) -> None:
         if not len(ops):
