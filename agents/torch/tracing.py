@@ -54,6 +54,8 @@ class TorchTracer(Tracer):
         self._kineto: Kineto | None = None
         self._missing: str | None = None
         self._asked_ns = 0
+        # Known once a window of this trace has waited in vain for a step to end.
+        self._without_steps = False
         # Which one a thread of its own ends.
         self._ends_later_ns = 0
 
@@ -74,6 +76,7 @@ class TorchTracer(Tracer):
     def check(self) -> None:
         """Check that it can trace now; raises Refused and Missing, which say why not."""
         self._get_ready()
+        self._without_steps = False
 
     def _get_ready(self) -> tuple[Kineto, Any, set[Any]]:
         """Return what a profile needs, if there can be one now."""
@@ -113,7 +116,8 @@ class TorchTracer(Tracer):
             raise Refused(self._profilers.why_not)
         if self._profilers.began() is not None:
             return True
-        if time.monotonic_ns() - self._asked_ns > WITHOUT_STEPS_NS:
+        if self._without_steps or time.monotonic_ns() - self._asked_ns > WITHOUT_STEPS_NS:
+            self._without_steps = True
             self._main_call.accept_batches()
         return False
 

@@ -1,4 +1,4 @@
-/* Sorted intervals, one after the other: the compiled twins of sweep and aligned in intervals.py.
+/* Sorted lines and intervals, one entry after the other: compiled twins of functions in intervals.py.
 
 NumPy can only do such things for all rows at once, several times over, and by sorting; here each
 row is seen once. tests/traces/test_intervals.py compares both.

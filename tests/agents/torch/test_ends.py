@@ -139,3 +139,36 @@ def test_a_block_that_goes_while_it_is_inspected_raises_nothing() -> None:
             block.__exit__(None, None, None)
     finally:
         entered.leave()
+
+
+# A job whose whole step is one CUDA graph has no optimizer's steps: to wait for one in each window
+# takes a second each.
+WITHOUT_STEPS = """
+import _thread, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from agents.steps import Steps
+from agents.torch import tracing
+
+steps = Steps(_thread.get_ident())
+tick, stop = steps.listen("optimizer")
+tracer, call = tracing.TorchTracer(steps.main_call), steps.main_call
+def accepts(patience):
+    tracing.WITHOUT_STEPS_NS = patience
+    tracer.start(10**9)
+    assert not tracer.has_begun()
+    accepted = bool(call.pending_for_batches)
+    tracer.abort()
+    return accepted
+tracer.check()
+assert [accepts(10**12), accepts(-1), accepts(10**12)] == [False, True, True]
+tracer.check()
+assert not accepts(10**12)
+print("alive")
+"""
+
+
+def test_the_windows_of_one_trace_wait_once_for_a_step_that_does_not_come() -> None:
+    command = [sys.executable, "-c", WITHOUT_STEPS, str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr[-2000:]
