@@ -33,7 +33,8 @@ def correct(trace: Trace) -> None:
     _mark_slow_calls(trace)
     _mark_tracing(trace)
     # Where a GPU was given work it is the device, also if none of it ran to its end in the window.
-    if not trace.devices and not _launches(trace) and (cpu := _cpu(trace)):
+    is_gpus = trace.devices or trace.gpus_cut_off or _launches(trace)
+    if not is_gpus and (cpu := _cpu(trace)):
         trace.devices.append(cpu)
 
 

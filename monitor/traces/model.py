@@ -194,6 +194,8 @@ class Trace:
     warnings: list[str] = field(default_factory=list)
     # Records that the profiler had no room for, as far as the file says.
     dropped: int = 0
+    # The file ends early, and its head names GPUs: their work may be in what is missing.
+    gpus_cut_off: bool = False
     # How many ranks the job has, and its only process group, where the file says so.
     world: int | None = None
     group: str | None = None

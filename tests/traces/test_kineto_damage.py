@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.longer import examples
 from tests.traces.kineto_text import document, event, kernel, load, plain
 from whyidle.monitor.core.errors import UsageProblem
-from whyidle.monitor.traces import interning
+from whyidle.monitor.traces import interning, loading
 from whyidle.monitor.traces.kineto import document as documents
 from whyidle.monitor.traces.model import Trace
 
@@ -197,3 +197,15 @@ def test_too_many_threads_and_devices_share_the_last(
     assert [len(device.ops) for device in trace.devices] == [1, 4]
     assert len(trace.threads) == 3
     assert len(trace.warnings) == 2
+
+
+@pytest.mark.parametrize("gpus", [[{"id": 0, "name": "V100"}], []])
+def test_of_a_file_cut_off_before_its_gpus_the_cpu_is_no_device(
+    path: Path, gpus: list[dict[str, Any]]
+) -> None:
+    operators = [event("cpu_op", f"op{at}", 10 * at, 5) for at in range(40)]
+    text = document([*operators, kernel("k", 500)], deviceProperties=gpus)
+    path.write_text(text[: text.index('"op30"')])
+    trace = loading.load(path)
+    assert [device.kind for device in trace.devices] == ([] if gpus else ["cpu"])
+    assert any("cut off" in warning for warning in trace.warnings)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.traces.kineto_text import document, event
 from tests.traces.ranks_folder import Job
 from tests.traces.xplane_bytes import EPOCH, Plane, space
 from whyidle.monitor.core.contracts.trace import RanksJson, TraceJson
@@ -189,13 +190,18 @@ def test_what_is_missing_or_damaged_is_said(tmp_path: Path) -> None:
     cut = tmp_path / "rank4.json.gz"
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
     (tmp_path / "config.json").write_text('{"learning_rate": 0.1}')
+    head = document(
+        [event("cpu_op", "aten::mm", 10 * at, 5) for at in range(9)], deviceProperties=[{"id": 0}]
+    )
+    (tmp_path / "rank5.json.gz").write_bytes(gzip.compress(head[:-200].encode()))
     whole = job_answer([str(tmp_path)])
     found = of_ranks(whole)
     assert late_of(found)[0] == 7
-    assert found["missing"] == [2]
+    assert found["missing"] == [2, 5]
     said = " ".join(found["warnings"])
-    assert "No file of rank 2" in said
+    assert "No file of ranks 2, 5" in said
     assert "config.json is left out" in said
+    assert "rank5.json.gz is left out: The file is cut off" in said
     assert "unequal numbers of steps" in said
     assert any(text.startswith("rank4.json.gz: ") for text in whole["warnings"])
 

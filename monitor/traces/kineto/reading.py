@@ -79,6 +79,7 @@ def read(source: Source, progress: Progress | None = None, *, chunk: int = CHUNK
             "Export the trace with torch.profiler's export_chrome_trace, and name that file.",
         ) from None
     trace = reader.trace()
+    trace.gpus_cut_off = bool((ended or reader.document.cut_off) and reader.document.header.devices)
     trace.warnings += _warnings(trace, reader.rows, reader.document, ended)
     return trace
 

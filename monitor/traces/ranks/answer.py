@@ -92,7 +92,7 @@ def read_ranks(names: Sequence[str], progress: Progress | None = None) -> JobRea
     answer = merged([file.answer for file in used or job.files], show(Path(names[0])))
     ranks = _in_order(ranks)
     found = _shared(ranks)
-    answer["ranks"] = _ranks_json(ranks, found, [*said, *_failed(job)])
+    answer["ranks"] = _ranks_json(ranks, found, [*said, *_left_out(job)])
     return JobRead(answer, ranks, found)
 
 
@@ -114,11 +114,14 @@ def _nothing(files: Files, job: Job) -> Problem:
     )
 
 
-def _failed(job: Job) -> Iterator[str]:
-    for path, problem in job.failed[:_NAMED]:
-        yield f"{show(Path(path.name))} is left out: {problem.what}"
-    if len(job.failed) > _NAMED:
-        yield f"{len(job.failed) - _NAMED} more files are left out: they could not be read."
+def _left_out(job: Job) -> Iterator[str]:
+    found = [(path.name, problem.what) for path, problem in job.failed]
+    idle = [file for file in job.files if not file.answer["devices"]]
+    found += [(file.path.name, " ".join(file.answer["warnings"])) for file in idle]
+    for name, why in found[:_NAMED]:
+        yield f"{show(Path(name))} is left out: {why}"
+    if len(found) > _NAMED:
+        yield f"{len(found) - _NAMED} more files are left out: nothing could be read of them."
 
 
 def _ranks(files: Sequence[RankFile]) -> Iterator[_Rank]:
