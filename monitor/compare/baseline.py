@@ -18,6 +18,7 @@ from whyidle.monitor.compare.sides import Level, Pace, Side
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.signals import portable
+from whyidle.monitor.traces.stream import NotAFile, open_file
 
 SCHEMA: Final = 1
 SUFFIX: Final = ".json.gz"
@@ -82,7 +83,8 @@ def load(name: str, folder: Path) -> Baseline:
     """Return a baseline by its name, or by its file."""
     path = path_of(name, folder)
     try:
-        with gzip.open(path) as packed:
+        # A pipe would have us wait for who writes to it.
+        with open_file(path)[0] as file, gzip.open(file) as packed:
             document = msgspec.json.decode(packed.read(MOST_BYTES))
         sides = tuple(_side(each) for each in document["runs"])
         if sides and document["schema"] == SCHEMA:
@@ -92,7 +94,7 @@ def load(name: str, folder: Path) -> Baseline:
             f"There is no baseline '{name}' ({path}).",
             "List those that have a name: monitor baseline list",
         ) from None
-    except _DAMAGE:
+    except (*_DAMAGE, NotAFile):
         pass
     except OSError as error:
         why = error.strerror or str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -184,6 +185,13 @@ def test_a_file_that_is_no_baseline_is_a_sentence(tmp_path: Path, content: bytes
         baseline.load(str(path), tmp_path)
     assert type(caught.value).__name__ in {"UsageProblem", "StorageProblem"}
     assert cast(Problem, caught.value).next_step
+
+
+def test_a_pipe_is_no_baseline(tmp_path: Path) -> None:
+    path = tmp_path / "main.json.gz"
+    os.mkfifo(path)
+    with pytest.raises(UsageProblem, match="is no baseline"):
+        baseline.load(str(path), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "-x", "a\nb", "./", "/"])
