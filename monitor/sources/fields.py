@@ -69,7 +69,7 @@ class Fields:
         self._nvml = nvml
         self._handle = handle
         self._link = max(pcie.LANE.values()) * MOST_LANES if link is None else link
-        self._at: float | None = None
+        self._at: dict[Field, float] = {}
         self._never: dict[Field, str] = {}
         self._rates = Rates()
         self._energy_last: float | None = None
@@ -88,7 +88,6 @@ class Fields:
         for field, reason in (self._never | unknown).items():
             if field.metric not in reading.values:
                 reading.unknown[field.metric] = reason
-        self._at = now
         self._throttle_bits(reading)
 
     def _ask(self, asked: list[Field], unknown: dict[Field, str]) -> Any:
@@ -109,16 +108,14 @@ class Fields:
         if raw in SENTINELS:
             return BLANK
         narrow = answer.valueType == _UNSIGNED_INT
+        before, self._at[field] = self._at.get(field, now), now
         value = self._value(field, raw, now, narrow=narrow)
         if value is None:
             return FIRST
-        if narrow and field.metric in PCIE and self._may_wrap_twice(now):
+        if narrow and field.metric in PCIE and (now - before) * self._link >= _WRAP:
             return WRAPS
         reading.values[field.metric] = value
         return None
-
-    def _may_wrap_twice(self, now: float) -> bool:
-        return self._at is not None and (now - self._at) * self._link >= _WRAP
 
     def _value(self, field: Field, raw: float, now: float, *, narrow: bool) -> float | None:
         if not field.total:

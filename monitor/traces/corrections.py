@@ -33,14 +33,16 @@ def correct(trace: Trace) -> None:
     _mark_slow_calls(trace)
     _mark_tracing(trace)
     # Where a GPU was given work it is the device, also if none of it ran to its end in the window.
-    is_gpus = trace.devices or trace.gpus_cut_off or _launches(trace)
+    is_gpus = trace.devices or trace.gpus_cut_off or gives_gpus_work(trace)
     if not is_gpus and (cpu := _cpu(trace)):
         trace.devices.append(cpu)
 
 
-def _launches(trace: Trace) -> bool:
+def gives_gpus_work(trace: Trace) -> bool:
+    """Whether the host launched work of a GPU, whatever became of it."""
     launches = np.array([bool(LAUNCH.match(name)) for name in trace.names], np.bool_)
-    return bool(_flagged(launches, trace.host.name).any())
+    calls = np.isin(trace.host.kind, (Cause.DRIVER_CALL, Cause.SLOW_CALL))
+    return bool(_flagged(launches, trace.host.name[calls]).any())
 
 
 def _shorten(table: Spans | Ops) -> int:

@@ -51,7 +51,9 @@ class _Rows:
             if int(number.max()) - low > SPARSE * len(number) + LEAST:
                 ids, number = np.unique(number, return_inverse=True)
                 low = 0
-        table = np.full(int(number.max(initial=low - 1)) - low + 2, -1, np.int32)
+        places = int(number.max()) - low + 1 if len(number) else 0
+        # One more, for no id.
+        table = np.full(places + 1, -1, np.int32)
         # Of several for one place the last one stays.
         table[number[::-1] - low] = row[::-1]
         return cls(ids, low, table)

@@ -22,7 +22,7 @@ COPY_KERNEL: Final = re.compile(r"__amd_rocclr_(copy|fill)")
 STEP_MARK: Final = re.compile(r"^ProfilerStep#?\d*")
 GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")
 # What puts work of a GPU into its queue.
-LAUNCH: Final = re.compile(r"^(cu|cuda|hip)\w*Launch(?!HostFunc)")
+LAUNCH: Final = re.compile(r"^(cuda|cu|hip)([A-Z]\w*)?Launch(?!HostFunc)")
 # A copy of pageable memory blocks the call that asked for it.
 COPY_CALL: Final = re.compile(r"[Mm]emcpy")
 

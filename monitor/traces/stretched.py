@@ -22,7 +22,7 @@ from whyidle.monitor.traces.budgets.gaps import Facts, Seen
 from whyidle.monitor.traces.budgets.hosts import HostTimelines, most_telling
 from whyidle.monitor.traces.budgets.totals import Totals, added, within
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.corrections import correct
+from whyidle.monitor.traces.corrections import correct, gives_gpus_work
 from whyidle.monitor.traces.launches import UNKNOWN, Index, Launches, match
 from whyidle.monitor.traces.model import Device, Flags, Ints, Marks, Ops, Stretch, Trace
 from whyidle.monitor.traces.reports import Analysis, DeviceReport
@@ -47,6 +47,8 @@ def analyse_long(
     devices = {
         place: _Device(known, Facts.of(known.seen), found)
         for place, known in sorted(whole.devices.items())
+        # Where a GPU is given work it is the device, also in stretches without any.
+        if known.device.kind != "cpu" or not (whole.is_gpus or trace.gpus_cut_off)
     }
     adding = Adding(trace, found)
     for stretch in _ahead(stretches):
@@ -92,6 +94,7 @@ class _Whole:
         self._trace = trace
         # By their places: several processes may have work on one GPU.
         self.devices: dict[int, _Known] = {}
+        self.is_gpus = False
         self.operators = self.spans = self._calls = np.zeros(0, np.int64)
         self.shown = Shown()
         self._marks: list[Marks] = []
@@ -114,6 +117,7 @@ class _Whole:
         self._marks.append(part.marks.take(inside(part.marks.start, stretch)))
         if not any(map(len, self._marks)):
             self._repeated.append(_whole_ones(steps.repeated(part), stretch))
+        self.is_gpus = self.is_gpus or gives_gpus_work(part)
         index = Index(part)
         for place, device in enumerate(part.devices):
             self._look_at(place, device, match(part, device.ops, index), stretch)

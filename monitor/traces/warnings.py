@@ -65,7 +65,7 @@ def trace_warnings(analysis: Analysis, *, ours: bool = False) -> list[str]:
         if count := sum(call.count for call in analysis.calls if LAUNCH.match(call.name)):
             return [NO_KERNELS.format(count=count)]
         if analysis.trace.gpus_cut_off:
-            return ["The work of its GPUs is in the part that is missing."]
+            return ["Work of GPUs may be in the part that is missing."]
         return [f"{NO_WORK} {more}".rstrip()]
     if not len(analysis.trace.host):
         return [f"The file says nothing of the host: idle time has no cause. {more}".rstrip()]

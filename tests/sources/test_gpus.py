@@ -21,7 +21,7 @@ from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.sources.fields import WRAPS, Fields
 from whyidle.monitor.sources.news import GpuEvent, News
-from whyidle.monitor.sources.nvml import Nvml
+from whyidle.monitor.sources.nvml import Nvml, Unknown
 
 PLAY = Path(__file__).parent / "play.py"
 Tape = Callable[..., dict[str, str]]
@@ -244,8 +244,11 @@ class Counting:
 
     def __init__(self) -> None:
         self.sent = 0
+        self.fails = False
 
     def call(self, _function: str, _handle: Any, wanted: list[tuple[int, int]]) -> list[Any]:
+        if self.fails:
+            raise Unknown("NVML took too long for this tick")
         number = self.sent % (1 << 32)
         answer = SimpleNamespace(
             nvmlReturn=0, valueType=1, value=SimpleNamespace(uiVal=number)
@@ -275,3 +278,13 @@ def test_a_counter_that_may_begin_anew_twice_is_no_rate(
         assert reading.values[m.GPU_PCIE_RX] == pytest.approx(14e9, rel=0.01)
     else:
         assert reading.unknown[m.GPU_PCIE_RX] == WRAPS
+
+
+def test_after_ticks_without_an_answer_a_counter_may_have_begun_anew() -> None:
+    driver, reading = Counting(), Reading()
+    fields = Fields(cast("Nvml", driver), None, pcie.limit(2, 8))
+    for tick in range(6):
+        reading, driver.fails = Reading(), 1 < tick < 5
+        fields.read(tick * 0.4, reading)
+        driver.sent += int(3.8e9 * 0.4)
+    assert reading.unknown[m.GPU_PCIE_RX] == WRAPS

@@ -332,18 +332,34 @@ def test_a_gpu_is_never_mixed_with_the_cpu() -> None:
 
 @pytest.mark.parametrize(
     "call",
-    ["cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch", "hipModuleLaunchKernel", None],
+    [
+        "cudaLaunchKernel",
+        "cuLaunchKernelEx",
+        "cudaGraphLaunch",
+        "hipModuleLaunchKernel",
+        "~cudaLaunchHostFunc",
+        "~customLaunch",
+        "~cu_modelLaunch",
+    ],
 )
-def test_what_was_launched_and_did_not_run_is_no_work_of_the_cpu(call: str | None) -> None:
+def test_what_was_launched_and_did_not_run_is_no_work_of_the_cpu(call: str) -> None:
     spans: list[Span] = [(0, 50, Cause.OP, 0, None), (10, 20, Cause.DRIVER_CALL, 0, None)]
     trace = a_trace([], spans)
-    trace.names.append(call or "cudaLaunchHostFunc")
+    trace.names.append(call.removeprefix("~"))
     trace.host.name[1] = len(trace.names) - 1
     trace.events = 2
     correct(trace)
     found = analyse_trace(Path("x.json"), trace)
     said = [warning for warning in trace_warnings(found) if "1 launches" in warning]
-    assert (len(trace.devices), len(said)) == ((0, 1) if call else (1, 0))
+    assert (len(trace.devices), len(said)) == ((1, 0) if call.startswith("~") else (0, 1))
+
+
+def test_a_region_that_is_called_like_a_launch_is_none() -> None:
+    trace = a_trace([], [(0, 50, Cause.OP, 0, None), (60, 70, Cause.AROUND, 0, None)])
+    trace.names.append("cudaLaunchKernel")
+    trace.host.name[1] = len(trace.names) - 1
+    correct(trace)
+    assert [device.kind for device in trace.devices] == ["cpu"]
 
 
 TIMES = st.integers(0, 60)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import errno
+import gzip
+import json
 import random
 import tracemalloc
 from pathlib import Path
@@ -102,6 +104,22 @@ def test_a_cpu_has_the_same_account(name: str) -> None:
     assert {n: one[n] for n in ("busy_ns", "span_ns", "kind")} == {
         n: other[n] for n in ("busy_ns", "span_ns", "kind")
     }
+
+
+def test_launches_in_one_part_say_what_the_device_is(tmp_path: Path) -> None:
+    file = REAL.parents[1] / "kineto" / "cpu_plain.json.gz"
+    document = json.loads(gzip.decompress(file.read_bytes()))
+    events = [e for e in document["traceEvents"] if e.get("cat") == "cpu_op"]
+    document["traceEvents"] += [
+        {**e, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": at}}
+        for at, e in enumerate(sorted(events, key=lambda e: e["ts"])[:50])
+    ]
+    path = tmp_path / "launches.json"
+    path.write_text(json.dumps(document))
+    for found in (analyse(path), in_parts(path, 600)):
+        answer = contract(found)
+        assert answer["devices"] == []
+        assert any("50 launches" in said for said in answer["warnings"])
 
 
 def test_its_communication_stays_for_the_other_ranks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from whyidle.monitor.traces import launches, xplane
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Site, Trace
 from whyidle.monitor.traces.opening import identify
+from whyidle.monitor.traces.xplane import chunks
 
 RECORDED = Path(__file__).parents[1] / "data" / "traces" / "xplane"
 US = 1_000_000
@@ -367,3 +369,57 @@ def test_lines_of_code_of_jax() -> None:
     assert ops["multiply_subtract_fusion"].function == "train_step.<locals>.<lambda>"
     source = (RECORDED.parent / "make_xplane.py").read_text().splitlines()
     assert "jnp.tanh" in source[ops["wrapped_tanh"].line - 1]
+
+
+def test_a_buffer_that_is_still_read_is_not_filled(tmp_path: Path) -> None:
+    """A plane without events between two large ones hands nothing over, and takes no turn."""
+    gpu, idle, host = Plane("/device:GPU:0"), Plane("/host:idle"), Plane("/host:CPU")
+    copies = (
+        gpu.event(
+            "MemcpyH2D", at * 1000, 500, memcpy_details=f"kind_src:pinned size:{1000 + at % 7}"
+        )
+        for at in range(9000)
+    )
+    gpu.line("Stream #1", *copies)
+    idle.line("nothing")
+    calls = (host.event(f"op{at % 50}", at * 1000, 500, tf_op="text" * 20) for at in range(20_000))
+    host.line("python", *calls, key=1)
+    data = space(gpu, idle, host)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "CHUNK", 64 << 10)
+        found = load(tmp_path, data)
+    (device,) = found.devices
+    assert sorted({*device.ops.bytes.tolist()}) == [*range(1000, 1007)]
+    assert len(found.host) == 20_000
+    assert not any("\\x00" in name or not name.isprintable() for name in found.names)
+
+
+def test_programs_of_several_tpus_keep_their_names(tmp_path: Path) -> None:
+    planes = []
+    for index in range(3):
+        tpu = Plane(f"/device:TPU:{index}")
+        programs = (tpu.event(f"jit_{index}_{at}({at})", at * 1000, 900) for at in range(1500))
+        tpu.line("XLA Modules", *programs)
+        tpu.line("XLA Ops", *(tpu.event("fusion", at * 1000 + 10, 500) for at in range(1500)))
+        planes.append(tpu)
+    every = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        found = load(tmp_path, space(*planes))
+    finally:
+        sys.setswitchinterval(every)
+    for device in found.devices:
+        names = [found.names[module] for module in device.ops.hlo_module.tolist()]
+        assert names == [f"jit_{device.index}_{at}" for at in range(1500)]
+
+
+def test_a_plane_without_lines_counts_among_those_of_its_name(tmp_path: Path) -> None:
+    """The driver calls of a second host are not those of the first one's threads."""
+    planes = [Plane("/host:CPU"), Plane("/host:CUPTI"), Plane("/host:CPU"), Plane("/host:CUPTI")]
+    for plane in (planes[0], planes[2]):
+        plane.line("python", plane.event("work", 0, 10), key=7)
+    call = planes[3].event("cudaLaunchKernel", 2, 5, correlation_id=1)
+    planes[3].line("Host Threads/7", call, key=7)
+    found = load(tmp_path, space(*planes, hosts=("A", "B")))
+    threads = dict(zip((found.names[n] for n in found.host.name), found.host.thread, strict=True))
+    assert threads["cudaLaunchKernel"] == 1

@@ -67,10 +67,15 @@ class Chunks:
             yield place, chunk
             self._progress(chunk.consumed)
 
-    def next_buffer(self) -> Buffer:
-        """Take turns."""
-        self._buffers.reverse()
+    @property
+    def buffer(self) -> Buffer:
+        """The one that nobody reads."""
         return self._buffers[0]
+
+    def next_buffer(self) -> Buffer:
+        """Take turns, once one was handed over, and only then: the other may still be read."""
+        self._buffers.reverse()
+        return self.buffer
 
 
 def _learn(plane: Plane, chunk: Chunk) -> None:
@@ -91,7 +96,7 @@ class _Filling:
     def chunks(self) -> Iterator[Chunk]:
         """Fill buffers with as many lines as they hold, and with what was left of the last."""
         pieces: list[Piece] = []
-        buffer, at = self.chunks_.next_buffer(), 0
+        buffer, at = self.chunks_.buffer, 0
         for index, line in enumerate(self.part.plane.lines):
             self.stream.skip(line.begin - self.stream.position)
             left, begin = line.end - line.begin, at
@@ -111,6 +116,7 @@ class _Filling:
                 pieces, buffer, at = [], self.chunks_.next_buffer(), 0
         if pieces:
             yield self._chunk(buffer, pieces)
+            self.chunks_.next_buffer()
 
     def _chunk(self, buffer: Buffer, pieces: list[Piece]) -> Chunk:
         found = find(buffer, pieces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -27,12 +28,15 @@ class Interner:
     def __init__(self) -> None:
         self.names: list[str] = []
         self._ids: dict[str, int] = {}
+        # The operations of several devices are put in order side by side.
+        self._lock = Lock()
 
     def __call__(self, name: str) -> int:
         """Return the number of a name."""
-        found = self._ids.setdefault(name, len(self.names))
-        if found == len(self.names):
-            self.names.append(name)
+        with self._lock:
+            found = self._ids.setdefault(name, len(self.names))
+            if found == len(self.names):
+                self.names.append(name)
         return found
 
 

@@ -80,9 +80,9 @@ class _Reading:
 
     def run(self) -> None:
         """Read plane after plane."""
-        self._gatherer.read(
-            [(plane, self._request(plane)) for plane in self._outline.planes if plane.lines]
-        )
+        # A plane without lines counts among those of its name, too.
+        planes = [(plane, self._request(plane)) for plane in self._outline.planes]
+        self._gatherer.read([each for each in planes if each[0].lines])
 
     def _request(self, plane: Plane) -> PlaneRequest:
         """Return what to read of a plane; operations are noted, for their lines of code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mmap import mmap
+from mmap import MAP_PRIVATE, mmap
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +32,7 @@ _CLOSE: Final = (
 
 def _room(rows: int) -> Ints:
     """Return a column of which few rows are used: not of the heap, where others would touch all."""
-    room: Ints = np.frombuffer(mmap(-1, 8 * rows), np.int64)
+    room: Ints = np.frombuffer(mmap(-1, 8 * rows, MAP_PRIVATE), np.int64)
     return room
 
 
