@@ -20,6 +20,10 @@ from whyidle.monitor.fixes._source import Source
 
 TIMES: Final = 10
 _STEERS: Final = {"step", "update", "load_state_dict", "backward", "report", "should_stop"}
+_DRAWS: Final = (
+    "random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli",
+    "torch.multinomial",
+)  # fmt: skip
 _SHOWS: Final = ("print", "max", "min")
 
 
@@ -60,6 +64,8 @@ def _thinned(
             if node.func.attr.value in _STEERS:
                 raise Refused(f"what it comes to steers the training ({dotted(node.func)})", where)
     _check_reads(source, guard)
+    if "torch" in source.words:
+        _check_models(source, guard.body, seen=set())
     change = Change()
     known = source.constant(number)
     if isinstance(number, cst.Integer):
@@ -75,6 +81,44 @@ def _thinned(
     change.edits[modulo] = lambda old: old.with_changes(right=new)
     change.notes.append(f"It comes {words[1]} steps, not {words[0]}.")
     return change
+
+
+def _check_models(
+    source: Source, place: cst.CSTNode, seen: set[cst.CSTNode], *, is_eval: bool = False
+) -> None:
+    """Refuse where a model is called as in training: that changes it, and draws random numbers."""
+    calls = [node for node in inside(place) if isinstance(node, cst.Call)]
+    is_eval = is_eval or any(
+        isinstance(x.func, cst.Attribute) and x.func.attr.value == "eval" for x in calls
+    )
+    for call in calls:
+        where, full = source.line(call), source.imported(call.func)
+        if full is not None and full.startswith(_DRAWS):
+            raise Refused(f"it draws random numbers, as training does ({full})", where)
+        own = _own(source, call.func)
+        if own is not None and own not in seen:
+            _check_models(source, own, {*seen, own}, is_eval=is_eval)
+        elif own is None and full is None and not is_eval and _is_object(source, call.func):
+            name = dotted(call.func)
+            raise Refused(f"{name} may be a model that is called as in training (no eval())", where)
+
+
+def _own(source: Source, called: cst.BaseExpression) -> cst.FunctionDef | None:
+    """Return the function of this file, or the method of this class, that is called."""
+    if isinstance(called, cst.Attribute) and dotted(called).count(".") == 1:
+        for above in source.around(called):
+            if isinstance(above, cst.ClassDef):
+                named = [x for x in above.body.body if isinstance(x, cst.FunctionDef)]
+                return next((x for x in named if x.name.value == called.attr.value), None)
+    found = source.definition(called)
+    return found if isinstance(found, cst.FunctionDef) else None
+
+
+def _is_object(source: Source, called: cst.BaseExpression) -> bool:
+    """Tell whether something is called that is no function by its name: `model`, `self.model`."""
+    if isinstance(called, cst.Name):
+        return source.definition(called) is None
+    return dotted(called).startswith("self.") and dotted(called).count(".") == 1
 
 
 def _check_reads(source: Source, guard: cst.If) -> None:

@@ -208,6 +208,85 @@ for step in range(9999):
     )
 
 
+@pytest.mark.parametrize(
+    ("called", "defined"),
+    [
+        ("model(held_out)", ""),
+        ("for x in held_out: total = model(x).sum()", ""),
+        ("check(model)", "def check(net):\n    with torch.no_grad(): return net(held_out)"),
+        ("check(model)", "def check(net):\n    net.train()\n    return net(held_out)"),
+        ("torch.randn(8)", ""),
+        ("np.random.shuffle(held_out)", ""),
+    ],
+)
+def test_a_model_that_is_called_as_in_training(called: str, defined: str) -> None:
+    """Its statistics change, and dropout draws: the steps that follow would be others."""
+    why = refused(
+        "less_often",
+        f"""
+import numpy as np
+import torch
+{defined}
+for step in range(9999):
+    loss.backward()
+    if step % 20 == 0:
+        {called}
+""",
+        called,
+    )
+    assert "as in training" in why or "random numbers" in why
+
+
+@pytest.mark.parametrize(
+    ("called", "defined"),
+    [
+        ("print(check(model))", "def check(net):\n    net.eval()\n    return net(held_out)"),
+        (
+            "check(model)",
+            """
+def score(net): return net(held_out)
+def check(net):
+    net.eval()
+    return score(net)
+""",
+        ),
+        ("torch.save(model.state_dict(), 'x.pt')", ""),
+    ],
+)  # fmt: skip
+def test_a_validation_that_changes_nothing_comes_less_often(called: str, defined: str) -> None:
+    _, lines = change(
+        "less_often",
+        f"""
+import torch
+{defined}
+for step in range(9999):
+    loss.backward()
+    if step % 20 == 0:
+        {called}
+""",
+        called,
+    )
+    assert lines == ["if step % 200 == 0:"]
+
+
+def test_in_a_class_methods_are_followed_and_modules_are_models() -> None:
+    text = """
+import torch
+class Trainer:
+    def validate(self):
+        {body}
+    def fit(self):
+        for step in range(9999):
+            loss.backward()
+            if step % 20 == 0:
+                self.validate()
+"""
+    healthy = text.replace("{body}", "self.model.eval(); self.model(x); self.model.train()")
+    assert change("less_often", healthy, "self.validate()")[1] == ["if step % 200 == 0:"]
+    training = text.replace("{body}", "self.model(x)")
+    assert "as in training" in refused("less_often", training, "self.validate()")
+
+
 def test_without_a_condition() -> None:
     assert "no condition" in refused(
         "less_often", "for x in data:\n    x.backward()\n    save(x)\n", "save"
