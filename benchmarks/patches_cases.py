@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from benchmarks import patches_pairs
 from benchmarks.faultbench.cases import HEALTHY, Case, cases
-from benchmarks.faultbench.jobs import JOBS, PYTHON, written
+from benchmarks.faultbench.jobs import JOBS, PYTHON, without_places, written
 from benchmarks.faultbench.program import KINDS, Anchor, NotApplicable, Program
 from benchmarks.faultbench.recordings import NAME, opened
 from benchmarks.forks import IMPORTS, Forks
@@ -282,7 +282,7 @@ def _ran(
         status, out = _forks(program.framework)(words, folder, TIMEOUT_S, environment)
     lines = [line for line in out.splitlines() if line.startswith('{"losses"')]
     if not lines:
-        return f"ended with {status}: {out.strip()[-300:]}"
+        return f"ended with {status}: {without_places(out.strip())[-300:]}"
     told_: dict[str, Any] = json.loads(lines[-1])
     return told_
 

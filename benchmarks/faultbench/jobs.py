@@ -21,6 +21,7 @@ from benchmarks.faultbench.program import NotApplicable, Program
 JOBS: Final = Path(tempfile.gettempdir()) / "whyidle-faultbench"
 # Python of the jobs: the families need more packages than the product (requirements.txt).
 PYTHON: Final = os.environ.get("FAULTBENCH_PYTHON", sys.executable)
+_PACKAGES: Final = f"{Path(PYTHON).absolute().parents[1]}/"
 STARTING_S: Final = 90.0
 _NEIGHBOUR: Final = "while True: sum(range(10_000))"
 _COUNTER: Final = """
@@ -32,6 +33,11 @@ def _count(array=None, _at=[0, 0]):
     _at[1] += array.shape[0] if getattr(array, "shape", ()) else 1
     _struct.pack_into("qq", _counted, 0, *_at)
 """
+
+
+def without_places(text: str) -> str:
+    """Return what a program printed without the folder of its packages, which is this machine's."""
+    return text.replace(_PACKAGES, "")
 
 
 class Failed(Exception):  # noqa: N818  what happened to the program
@@ -102,7 +108,7 @@ class Job:
         """Raise, with its last words, when it has ended."""
         if not self.is_running:
             words = (self.folder / "output").read_text(errors="replace")[-1500:]
-            raise Failed(f"ended with {self._process.returncode}:\n{words}")
+            raise Failed(f"ended with {self._process.returncode}:\n{without_places(words)}")
 
     def wait_for_steps(self, steps: int) -> None:
         """Wait until it has made so many."""
