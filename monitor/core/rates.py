@@ -25,6 +25,11 @@ class Rates:
             grown += wraps_at
         return None if grown < 0 else grown / (now - before[0])
 
+    def since(self, series: Hashable) -> float | None:
+        """Return when the last total of a series was taken."""
+        before = self._last.get(series)
+        return None if before is None else before[0]
+
     def share(self, series: Hashable, part: float, whole: float) -> float | None:
         """Return the growth of a part as a share of the whole's; 0 where nothing grew."""
         before = self._last.get(series)

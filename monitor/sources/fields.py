@@ -69,7 +69,6 @@ class Fields:
         self._nvml = nvml
         self._handle = handle
         self._link = max(pcie.LANE.values()) * MOST_LANES if link is None else link
-        self._at: dict[Field, float] = {}
         self._never: dict[Field, str] = {}
         self._rates = Rates()
         self._energy_last: float | None = None
@@ -108,11 +107,12 @@ class Fields:
         if raw in SENTINELS:
             return BLANK
         narrow = answer.valueType == _UNSIGNED_INT
-        before, self._at[field] = self._at.get(field, now), now
+        since = self._rates.since(field)
         value = self._value(field, raw, now, narrow=narrow)
         if value is None:
             return FIRST
-        if narrow and field.metric in PCIE and (now - before) * self._link >= _WRAP:
+        is_sure = since is not None and (now - since) * self._link < _WRAP
+        if narrow and field.metric in PCIE and not is_sure:
             return WRAPS
         reading.values[field.metric] = value
         return None

@@ -225,6 +225,15 @@ static int sound(const Spans *of) {
     return 1;
 }
 
+/* Take starts, ends and labels from three views; 0: they are of other lengths. */
+static int spans(Spans *of, const Py_buffer *views) {
+    of->start = views[0].buf;
+    of->end = views[1].buf;
+    of->label = views[2].buf;
+    of->spans = views[2].len;
+    return views[0].len == of->spans * 8 && views[1].len == of->spans * 8;
+}
+
 static PyObject *intervals_sweep(PyObject *module, PyObject *args) {
     PyObject *given[6];
     Py_buffer views[6];
@@ -236,14 +245,10 @@ static PyObject *intervals_sweep(PyObject *module, PyObject *args) {
                           &given[5]) ||
         !opened(given, views, 6, 4))
         return NULL;
-    of.start = views[0].buf;
-    of.end = views[1].buf;
-    of.label = views[2].buf;
     of.row = views[3].buf;
-    of.spans = views[2].len;
     of.rows = views[3].len / 4;
-    fine = 0 <= none && none < LABELS && views[0].len == of.spans * 8 &&
-           views[1].len == of.spans * 8 && views[4].len >= of.rows * 16 && views[5].len >= of.rows * 2;
+    fine = spans(&of, views) && 0 <= none && none < LABELS && views[4].len >= of.rows * 16 &&
+           views[5].len >= of.rows * 2;
     sorted = fine && sound(&of);
     memset(&s, 0, sizeof s);
     if (sorted) {
@@ -305,11 +310,7 @@ static PyObject *intervals_tally(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOLLO", &given[0], &given[1], &given[2], &begin, &stop, &given[3]) ||
         !opened(given, views, 4, 3))
         return NULL;
-    of.start = views[0].buf;
-    of.end = views[1].buf;
-    of.label = views[2].buf;
-    of.spans = views[2].len;
-    fine = views[0].len == of.spans * 8 && views[1].len == of.spans * 8;
+    fine = spans(&of, views);
     for (i = 0; fine && i < of.spans; i++)
         fine = 0 <= of.label[i] && of.label[i] < views[3].len / 8;
     if (fine) {

@@ -208,6 +208,19 @@ for step in range(9999):
     )
 
 
+def now_and_then(called: str, defined: str) -> str:
+    """A training that calls something each 20 steps."""
+    return f"""
+import numpy as np
+import torch
+{defined}
+for step in range(9999):
+    loss.backward()
+    if step % 20 == 0:
+        {called}
+"""
+
+
 @pytest.mark.parametrize(
     ("called", "defined"),
     [
@@ -221,19 +234,7 @@ for step in range(9999):
 )
 def test_a_model_that_is_called_as_in_training(called: str, defined: str) -> None:
     """Its statistics change, and dropout draws: the steps that follow would be others."""
-    why = refused(
-        "less_often",
-        f"""
-import numpy as np
-import torch
-{defined}
-for step in range(9999):
-    loss.backward()
-    if step % 20 == 0:
-        {called}
-""",
-        called,
-    )
+    why = refused("less_often", now_and_then(called, defined), called)
     assert "as in training" in why or "random numbers" in why
 
 
@@ -254,18 +255,7 @@ def check(net):
     ],
 )  # fmt: skip
 def test_a_validation_that_changes_nothing_comes_less_often(called: str, defined: str) -> None:
-    _, lines = change(
-        "less_often",
-        f"""
-import torch
-{defined}
-for step in range(9999):
-    loss.backward()
-    if step % 20 == 0:
-        {called}
-""",
-        called,
-    )
+    _, lines = change("less_often", now_and_then(called, defined), called)
     assert lines == ["if step % 200 == 0:"]
 
 
