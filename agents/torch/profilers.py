@@ -19,6 +19,7 @@ from ..main_thread import is_ours, wake
 from ..modules import loaded, need
 from .entered_blocks import EnteredBlocks, in_c
 from .kineto import SILENT
+from .parallel import is_one_of_many
 from .patch import copy_names, replace
 
 TYPE_CHECKING = False
@@ -37,6 +38,8 @@ ENDS = ("_disable_profiler", "_disable_profiler_legacy")
 WAKE_NS = 50_000_000
 SELDOM_NS = 1_000_000_000
 POLL_SECONDS = 0.002
+# A thread of gloo's ends the block of a collective a moment after the main thread goes on.
+LAG_SECONDS = 0.001
 # So often the end waits for a block that is just being entered.
 PATIENCE = 10
 USED = "the job profiles itself with torch.profiler"
@@ -184,6 +187,8 @@ class Profilers:
     def end_here(self) -> None:
         """End ours, on the main thread."""
         if self._open:
+            if is_one_of_many():
+                sleep(LAG_SECONDS)
             self._entered.end()
         in_c([self._close])
         self._leave()

@@ -170,7 +170,11 @@ def take_ranks(pid: str, seconds: float) -> RankTraces:
         ]
         ranks = _those_of_one_job([each for each in some if each is not None])
         say(f"Taking traces of {len(ranks)} ranks, of at most {seconds:g} s …")
-        _take(ranks, space, seconds)
+        try:
+            _take(ranks, space, seconds)
+        except BaseException:
+            shutil.rmtree(space.folder, ignore_errors=True)
+            raise
     if not any(each.file for each in ranks):
         raise Problem(
             f"No trace of a rank could be taken: {ranks[0].why}.",
@@ -210,16 +214,27 @@ def _those_of_one_job(some: list[OneRank]) -> list[OneRank]:
 
 def _take(ranks: Sequence[OneRank], space: Space, seconds: float) -> None:
     """Take the same moment of all: each begins between two steps, and these are made together."""
-    for turn in range(MOST_TURNS):
+    for _ in range(MOST_TURNS):
+        earlier = [each.taken for each in ranks]
         deadline = time.monotonic() + PATIENCE_SECONDS
         while _ask_all(ranks, space, seconds) and time.monotonic() < deadline:
             time.sleep(1.0)
+        _keep_more(ranks, earlier)
         shortest = min((_length(each.taken) for each in ranks if each.taken), default=0)
-        if overlap_ns(ranks) >= IN_ALL * shortest or turn == MOST_TURNS - 1:
+        if overlap_ns(ranks) >= IN_ALL * shortest:
             return
-        for each in ranks:
-            if each.file is not None:
-                remove(each.file)
+
+
+def _keep_more(ranks: Sequence[OneRank], earlier: Sequence[Taken | None]) -> None:
+    """Keep the traces of this turn, or of the one before where that one had more ranks."""
+    now = [each.taken for each in ranks]
+    is_worse = now.count(None) > earlier.count(None)
+    for each, before in zip(ranks, earlier, strict=True):
+        gone = each.taken if is_worse else before
+        if gone is not None:
+            remove(gone.path)
+        if is_worse:
+            each.taken = before
 
 
 def overlap_ns(ranks: Sequence[OneRank]) -> int:
