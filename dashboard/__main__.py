@@ -15,8 +15,8 @@ from typing import Final, NoReturn
 
 from whyidle.dashboard import endpoint as places
 from whyidle.dashboard import sample, settings, trying
-from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.core.errors import Exit, Problem
+from whyidle.monitor.core.interrupts import ended_by_signals
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.render.console import open_what_is_closed, say
 from whyidle.monitor.store import Reader, UnknownRun

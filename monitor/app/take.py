@@ -14,10 +14,10 @@ import click
 
 from whyidle.monitor.app.choose import worker_of
 from whyidle.monitor.app.entering import entered
-from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.defaults import MOST_SERVER_SECONDS
 from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.interrupts import ended_by_signals
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.link.records import Steps

@@ -13,9 +13,9 @@ from typing import Any, Final
 from whyidle.monitor.app.choose import ranks_below
 from whyidle.monitor.app.entering import entered
 from whyidle.monitor.app.take import BETWEEN, check_room, run_of, say
-from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.core.contracts.trace import JsonObject, TakenJson
 from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.interrupts import ended_by_signals
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.link.records import State

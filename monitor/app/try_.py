@@ -14,9 +14,9 @@ import click
 from whyidle.monitor.app.choose import worker_of
 from whyidle.monitor.app.entering import entered
 from whyidle.monitor.app.suggest import SCHEMA, show_all, suggest_for, target_of
-from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.core.contracts.trying import RatioJson, TryJson
 from whyidle.monitor.core.errors import Exit, UsageProblem
+from whyidle.monitor.core.interrupts import ended_by_signals
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.ranks import rank_of

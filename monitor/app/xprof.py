@@ -18,13 +18,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
 from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
-from whyidle.monitor.core.interrupts import handled
+from whyidle.monitor.core.interrupts import ended_by_signals
 from whyidle.monitor.render.escape import printable
 
 if TYPE_CHECKING:
@@ -85,22 +84,6 @@ def _free_port(wanted: int | None) -> int:
             raise UsageProblem(what, "Leave out --port: a free one is found.") from None
         port: int = probe.getsockname()[1]
         return port
-
-
-@contextlib.contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Let the first signal end us in order; what follows it must not disturb the clearing up."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        for each in numbers:
-            signal.signal(each, signal.SIG_IGN)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise SystemExit(0 if number == signal.SIGTERM else 128 + number)
-
-    with handled(numbers, end):
-        yield
 
 
 @contextlib.contextmanager

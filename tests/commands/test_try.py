@@ -91,7 +91,7 @@ def test_whatever_ends_the_monitor_the_job_is_as_it_was(
         deadline = time.monotonic() + 60
         while settings(job) == before:
             assert time.monotonic() < deadline
-            assert process.poll() is None, process.stderr
+            assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         process.send_signal(after)
         deadline = time.monotonic() + 15
