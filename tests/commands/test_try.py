@@ -86,7 +86,7 @@ def test_whatever_ends_the_monitor_the_job_is_as_it_was(
     after: signal.Signals, job: Job, state: Path
 ) -> None:
     before = settings(job)
-    line = command("try", job.pid, "gc.disable", "--for", "30")
+    line = command("try", job.pid, "gc.disable", "--for", "300")
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
         while settings(job) == before:
