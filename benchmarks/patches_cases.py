@@ -35,7 +35,9 @@ STEPS, SECONDS, TIMEOUT_S = 12, 6.0, 45
 # Fewer steps than this compare nothing.
 FEWEST: Final = 3
 TOLERANCE: Final = 1e-3
-SEEN: Final = ("ran", "steps", "step_s", "difference", "says")
+SEEN: Final = ("ran", "steps", "step_s", "difference", "nudged", "says")
+# Runs whose weights change by their last digit after each step, where a patched one differs by more than tolerated.
+NUDGES: Final = 5
 CORES: Final = 2
 # Behind the name of a case: by the findings of its recording.
 RECORDED: Final = " recorded"
@@ -45,11 +47,21 @@ import json, os, signal, sys, time
 sys.path.append(os.environ["TOLD_FROM"])
 from results_of import digests
 losses, since = [], []
+def nudge(model):
+    # By the last digit, each up or down: as another order of adding would.
+    import torch
+    drawn = torch.Generator().manual_seed(int(os.environ["TOLD_NUDGE"]) + 1000 * len(losses))
+    with torch.no_grad():
+        for each in model.parameters():
+            signs = torch.randint(0, 2, each.shape, generator=drawn) * 2 - 1
+            each.mul_(1 + 2**-23 * signs)
 def told(loss, of=None):
     ranks = sys.modules.get("torch.distributed")
     if ranks is not None and ranks.is_initialized() and ranks.get_rank():
         return
     losses.append(loss.detach() if hasattr(loss, "detach") else loss)
+    if "TOLD_NUDGE" in os.environ:
+        nudge(of)
     since.append(time.perf_counter())
     if len(losses) < int(os.environ["TOLD_STEPS"]) and since[-1] - since[0] < {seconds}:
         return
@@ -82,14 +94,13 @@ def rows(
     known: Mapping[str, Mapping[str, Any]], families: Sequence[str], until: float, *, run: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows that are new, or of other codemods than there are now."""
-    longest, done = 0.0, {_kind(key, row) for key, row in known.items() if "ran" in row}
+    longest = 0.0
     # Drawn by hash: a run that ends early has seen some of all families.
     for key, case in sorted(_every(families), key=lambda each: digest(each[0])):
         old = known.get(key, {})
         stamp = _stamp(key, case)
         is_new = old.get("stamp") != stamp
-        # One of each change in each family says what the others would.
-        wants_run = run and old.get("outcome") == "patched" and _kind(key, old) not in done
+        wants_run = run and old.get("outcome") == "patched" and "ran" not in old
         if not (is_new or wants_run) or time.monotonic() + longest > until:
             continue
         began = time.monotonic()
@@ -101,9 +112,8 @@ def rows(
             if row["digest"] == old.get("digest"):
                 # What was seen of it holds for the same patch of the same program.
                 row |= {name: old[name] for name in SEEN if name in old}
-            if run and _kind(key, row) not in done:
+            if run and "ran" not in row:
                 row |= _seen(case, found)
-                done.add(_kind(key, row))
                 longest = max(longest, time.monotonic() - began)
         yield key, row
 
@@ -113,11 +123,6 @@ def _stamp(key: str, case: Case) -> str:
         case.mutation.faults if case.mutation and not key.endswith(RECORDED) else fixes.by_rule()
     )
     return patches_pairs.stamp(rules)
-
-
-def _kind(key: str, row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the family and its changes."""
-    return key.partition(".")[0], *sorted(set(row["codemods"]))
 
 
 def summary(known: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -239,7 +244,22 @@ def _compared(case: Case, found: Found) -> dict[str, Any]:
         repeats = not isinstance(again, str) and _apart(first, again)[1] <= TOLERANCE
         answer["ran"] = "different" if repeats else "unknown"
         answer["says"] = "" if repeats else "the program does not repeat itself"
+        if repeats and program.framework == "torch":
+            answer |= _nudged(case, program, found.before, first, apart)
     return answer
+
+
+def _nudged(
+    case: Case, program: Program, before: Mapping[str, str], first: Mapping[str, Any], apart: float
+) -> dict[str, Any]:
+    """Return what the last digit of the weights does to the program, without any patch."""
+    runs = [_ran(case, program, before, before, nudge=seed) for seed in range(NUDGES)]
+    moved = [_apart(first, run)[1] for run in runs if not isinstance(run, str)]
+    if len(moved) < NUDGES:
+        return {}
+    found: dict[str, Any] = {"nudged": moved}
+    # Among so many of its kind it is not the one that stands out.
+    return {**found, "ran": "rounding"} if apart <= max(moved) else found
 
 
 def _apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, float]:
@@ -260,7 +280,11 @@ def _share(a: float, b: float) -> float:
 
 
 def _ran(
-    case: Case, program: Program, before: Mapping[str, str], texts: Mapping[str, str]
+    case: Case,
+    program: Program,
+    before: Mapping[str, str],
+    texts: Mapping[str, str],
+    nudge: int | None = None,
 ) -> dict[str, Any] | str:
     """Run a program for some steps; return what it told, or how it failed."""
     step = program.anchor("step", "loss")
@@ -277,6 +301,7 @@ def _ran(
             **program.environment,
             "TOLD_STEPS": str(STEPS),
             "TOLD_FROM": str(Path(__file__).parent),
+            **({} if nudge is None else {"TOLD_NUDGE": str(nudge)}),
         }
         words = [str(folder / "main.py"), "--scale", f"{case.scale:g}"]
         status, out = _forks(program.framework)(words, folder, TIMEOUT_S, environment)
