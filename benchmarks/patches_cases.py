@@ -36,7 +36,7 @@ STEPS, SECONDS, TIMEOUT_S = 12, 6.0, 45
 FEWEST: Final = 3
 TOLERANCE: Final = 1e-3
 SEEN: Final = ("ran", "steps", "step_s", "difference", "nudged", "says")
-# Runs whose weights change by their last digit after each step, where a patched one differs by more than tolerated.
+# Runs whose weights change by their last digit after each step, beside one that differs by more.
 NUDGES: Final = 5
 CORES: Final = 2
 # Behind the name of a case: by the findings of its recording.

@@ -1,10 +1,9 @@
 """Tries of every knob in several kinds of jobs, whose monitor is killed at random moments.
 
 Run: .venv/bin/python benchmarks/tries.py [--seconds 100] [--write]
-     .venv/bin/python benchmarks/tries.py --coverage [--seconds 80] [--write]
 Each job must have the settings that it had before, a few seconds after each kill, and end with the
-same result as its undisturbed twin, which makes as many steps. ``--coverage`` compares what a try
-says with a long comparison that the job makes itself. ``--write`` adds to ``figures.json``.
+same result as its undisturbed twin, which makes as many steps. ``--write`` adds to
+``figures.json``. What a try says is compared with the truth by ``tries_coverage.py``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.trying.thread_settings import SETTINGS, Family
 
 FILE = Path(__file__).parent / "figures.json"
-BAR, BAR_HELD = 500, 0.9
 # The monitor enters within the first second, and then turns the knob each second or so.
 EARLIEST_S, LATEST_S = 0.1, 4.5
 BACK_S = 12.0
@@ -241,83 +239,9 @@ def kills(seconds: float, jobs: int) -> dict[str, Any]:
     }
 
 
-# How well a try's interval holds the truth --------------------------------------------------------
-# The job changes it itself, in turns of half a second, before it is tried.
-KNOWN = """
-keep = [[n] for n in range(30_000)]
-gc.collect()
-def turn():
-    step(torch.ones(8, 16)); COLLECT
-    time.sleep(0.005)
-took, count, since, on = [0.0, 0.0], [0, 0], time.perf_counter(), False
-began = time.perf_counter()
-while time.perf_counter() - began < float(sys.argv[2]):
-    start = time.perf_counter()
-    turn()
-    now = time.perf_counter()
-    took[on] += now - start; count[on] += 1
-    if now - since > 0.5:
-        since, on = now, not on
-        gc.freeze() if on else gc.unfreeze()
-gc.unfreeze()
-if all(count):
-    print(json.dumps((took[0] / count[0]) / (took[1] / count[1])), flush=True)
-while True:
-    turn()
-"""
-# What a job does after each step, the knob, and whether it gives nothing by its nature: of one
-# thread nobody waits for Python's lock.
-TRUTHS = {
-    "collects each step": ("gc.collect()", "gc.freeze", False),
-    "one thread": ("pass", "python.switch_interval=0.002", True),
-}
-SHORTEST_S = 12.0
-
-
-def coverage_of(name: str, seconds: float) -> list[dict[str, Any]]:
-    """Return each try's interval beside the truth, in one job."""
-    collect, knob, is_nothing = TRUTHS[name]
-    source = FRAME + TORCH + KNOWN.replace("COLLECT", collect)
-    rows: list[dict[str, Any]] = []
-    until = time.monotonic() + seconds
-    command = [sys.executable, "-c", source, "1", str(0.0 if is_nothing else seconds / 5)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
-        assert job.stdout is not None
-        truth = 1.0 if is_nothing else json.loads(job.stdout.readline())
-        while time.monotonic() + SHORTEST_S < until:
-            read, write = os.pipe()
-            child = fork_monitor(job.pid, knob, SHORTEST_S, write)
-            os.close(write)
-            os.waitpid(child, 0)
-            answer = json.loads(os.read(read, 65536) or "{}")
-            os.close(read)
-            if answer.get("ratio"):
-                rows.append({"job": name, "truth": truth, **answer["ratio"]})
-            elif answer.get("error"):
-                rows.append({"job": name, **answer})
-        job.kill()
-    return rows
-
-
-def coverage(seconds: float) -> dict[str, Any]:
-    """Return how many intervals hold what the job measured itself over a longer time."""
-    with tempfile.TemporaryDirectory() as folder:
-        parts = [
-            subprocess.Popen(
-                [sys.executable, __file__, "--coverage", "--kind", name, "--seconds", str(seconds)],
-                stdout=subprocess.PIPE, text=True, env={**os.environ, VARIABLE: f"{folder}/{n}"},
-            )
-            for n, name in enumerate(TRUTHS)
-        ]  # fmt: skip
-        rows = [row for part in parts for row in json.loads(part.communicate()[0])]
-    measured = [row for row in rows if "low" in row]
-    held = sum(row["low"] <= row["truth"] <= row["high"] for row in measured)
-    return {"measured": len(measured), "held": held, "rows": rows}
-
-
-def add(figures: dict[str, Any], kind: str, new: dict[str, Any]) -> None:
+def add(figures: dict[str, Any], new: dict[str, Any]) -> None:
     """Add to what was found before: numbers add up, the slowest stays."""
-    kept = figures.setdefault("try", {}).setdefault(kind, {})
+    kept = figures.setdefault("try", {}).setdefault("kills", {})
     for name, value in new.items():
         old = kept.get(name)
         if old is None:
@@ -335,7 +259,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=100)
     parser.add_argument("--jobs", type=int, default=4)
-    parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--kind", help=argparse.SUPPRESS)
@@ -344,16 +267,13 @@ def main() -> None:
     if given.kind:
         # Where one hangs, it says at which line.
         faulthandler.dump_traceback_later(given.seconds + 60, exit=True)
-    if given.kind and given.coverage:
-        print(json.dumps(coverage_of(given.kind, given.seconds)))
-        return
     if given.kind:
         print(json.dumps(tries_in(given.kind, given.seconds, given.seed)))
         return
-    found = coverage(given.seconds) if given.coverage else kills(given.seconds, given.jobs)
+    found = kills(given.seconds, given.jobs)
     if given.write:
         figures = json.loads(FILE.read_text())
-        add(figures, "coverage" if given.coverage else "kills", found)
+        add(figures, found)
         FILE.write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
