@@ -30,10 +30,13 @@ class Marks:
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._names: dict[str, Any] | None = None
+        # Tells whether torch.compile is at it, once torch is there.
+        self._compiling: list[Callable[[], bool]] = []
 
     def look(self) -> None:
         """Begin to listen as soon as the module is there."""
         if self._names is not None:
+            self._see_compiler()
             return
         names = next((names for names in map(loaded, MODULES) if names is not None), None)
         if names is None:
@@ -53,6 +56,11 @@ class Marks:
         shown = self._shown()
         return None if shown is None else id(shown)
 
+    def _see_compiler(self) -> None:
+        asks = (loaded("torch.compiler") or {}).get("is_compiling")
+        if asks is not None and not self._compiling:
+            self._compiling.append(asks)
+
     def _shown(self) -> bytearray | None:
         shown = None if self._names is None else self._names.get(SHOWN)
         return shown if type(shown) is bytearray and len(shown) == PHASE_BYTES else None
@@ -60,7 +68,8 @@ class Marks:
     def _begin(self, names: dict[str, Any]) -> None:
         tick, stop = self._context.steps.listen(SOURCE)
         self._context.hooks.add(stop)
-        listener = _listener(tick)
+        self._see_compiler()
+        listener = _listener(tick, self._compiling)
         self._context.hooks.add(lambda: _take_back(names, listener))
         names[SLOT] = listener
 
@@ -77,12 +86,19 @@ def tell(said: dict[str, Any] | None) -> bool:
     return True
 
 
-def _listener(tick: Callable[[int], None]) -> Callable[[], None]:
-    def ended() -> None:
+def _listener(
+    tick: Callable[[int], None], compiling: list[Callable[[], bool]]
+) -> Callable[[], None]:
+    def heard() -> None:
+        # Within a graph nothing is counted: torch.compile cannot follow what counts, and where a
+        # job asks it for one whole graph, that would end the job.
+        for asks in compiling:
+            if asks():
+                return
         # Each thread that trains has steps of its own.
         tick(get_ident())
 
-    return ended
+    return heard
 
 
 def _take_back(names: dict[str, Any], listener: Callable[[], None]) -> None:

@@ -36,7 +36,7 @@ STEPS, SECONDS, TIMEOUT_S = 12, 6.0, 45
 FEWEST: Final = 3
 TOLERANCE: Final = 1e-3
 SEEN: Final = ("ran", "steps", "step_s", "difference", "nudged", "says")
-# Runs whose weights change by their last digit after each step, beside one that differs by more.
+# Runs whose weights move by a ten-millionth after each step, beside a patch that differs by more.
 NUDGES: Final = 5
 CORES: Final = 2
 # Behind the name of a case: by the findings of its recording.
@@ -46,22 +46,24 @@ _TOLD: Final = """
 import json, os, signal, sys, time
 sys.path.append(os.environ["TOLD_FROM"])
 from results_of import digests
-losses, since = [], []
+losses, since, nudges = [], [], []
 def nudge(model):
-    # By the last digit, each up or down: as another order of adding would.
+    # Each weight up or down by a ten-millionth, as another order of adding moves it.
     import torch
-    drawn = torch.Generator().manual_seed(int(os.environ["TOLD_NUDGE"]) + 1000 * len(losses))
+    nudges.append(1)
+    drawn = torch.Generator().manual_seed(int(os.environ["TOLD_NUDGE"]) + 1000 * len(nudges))
     with torch.no_grad():
         for each in model.parameters():
             signs = torch.randint(0, 2, each.shape, generator=drawn) * 2 - 1
             each.mul_(1 + 2**-23 * signs)
 def told(loss, of=None):
+    if "TOLD_NUDGE" in os.environ:
+        # On all ranks alike.
+        nudge(of)
     ranks = sys.modules.get("torch.distributed")
     if ranks is not None and ranks.is_initialized() and ranks.get_rank():
         return
     losses.append(loss.detach() if hasattr(loss, "detach") else loss)
-    if "TOLD_NUDGE" in os.environ:
-        nudge(of)
     since.append(time.perf_counter())
     if len(losses) < int(os.environ["TOLD_STEPS"]) and since[-1] - since[0] < {seconds}:
         return
@@ -245,28 +247,31 @@ def _compared(case: Case, found: Found) -> dict[str, Any]:
         answer["ran"] = "different" if repeats else "unknown"
         answer["says"] = "" if repeats else "the program does not repeat itself"
         if repeats and program.framework == "torch":
-            answer |= _nudged(case, program, found.before, first, apart)
+            moved = _nudged(case, found.before, first, steps)
+            # Among several of its kind it is not the one that stands out.
+            answer |= {"nudged": moved} if moved else {}
+            answer["ran"] = "rounding" if apart <= max(moved, default=0.0) else "different"
     return answer
 
 
 def _nudged(
-    case: Case, program: Program, before: Mapping[str, str], first: Mapping[str, Any], apart: float
-) -> dict[str, Any]:
-    """Return what the last digit of the weights does to the program, without any patch."""
-    runs = [_ran(case, program, before, before, nudge=seed) for seed in range(NUDGES)]
-    moved = [_apart(first, run)[1] for run in runs if not isinstance(run, str)]
-    if len(moved) < NUDGES:
-        return {}
-    found: dict[str, Any] = {"nudged": moved}
-    # Among so many of its kind it is not the one that stands out.
-    return {**found, "ran": "rounding"} if apart <= max(moved) else found
+    case: Case, before: Mapping[str, str], first: Mapping[str, Any], steps: int
+) -> list[float]:
+    """Return how far rounding takes the program in as many steps, without any patch."""
+    runs = [_ran(case, case.program(), before, before, nudge=seed) for seed in range(NUDGES)]
+    some = [_apart(first, run, steps) for run in runs if not isinstance(run, str)]
+    return [distance for made, distance in some if made == steps]
 
 
-def _apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, float]:
-    """Return how many steps both made, and the largest difference as a share."""
-    losses = list(zip(one["losses"], other["losses"], strict=False))
+def _apart(
+    one: Mapping[str, Any], other: Mapping[str, Any], most: int | None = None
+) -> tuple[int, float]:
+    """Return how many steps both made, at most so many, and the largest difference as a share."""
+    losses = list(zip(one["losses"], other["losses"], strict=False))[:most]
     values = list(losses)
-    if len(one["losses"]) == len(other["losses"]) and len(one["ends"]) == len(other["ends"]):
+    if len(one["losses"]) == len(other["losses"]) == len(losses) and len(one["ends"]) == len(
+        other["ends"]
+    ):
         # The sizes of the weights; their sums are near zero.
         values += [(a[1], b[1]) for a, b in zip(one["ends"], other["ends"], strict=True)]
     return len(losses), max((_share(a, b) for a, b in values), default=math.inf)

@@ -227,8 +227,12 @@ def coverage(names: Sequence[str], count: int) -> dict[str, Any]:
 
 def summary(rows: dict[str, Any]) -> dict[str, Any]:
     """Return how many intervals hold the truth."""
-    measured = sum(len(row["intervals"]) for row in rows.values())
-    return {"measured": measured, "held": sum(row["held"] for row in rows.values()), "rows": rows}
+    return {
+        "tries": sum(len(row["intervals"]) + len(row["without"]) for row in rows.values()),
+        "measured": sum(len(row["intervals"]) for row in rows.values()),
+        "held": sum(row["held"] for row in rows.values()),
+        "rows": rows,
+    }
 
 
 def main() -> None:

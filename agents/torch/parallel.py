@@ -29,6 +29,7 @@ WRAPPERS = {
 # The wrapper that needs no other processes.
 ALONE = "DataParallel"
 DISTRIBUTED = "torch.distributed.distributed_c10d"
+NCCL = "nccl"
 # What is called on a model, and makes it another one: by the class of what it keeps for it.
 CALLED = "torch.distributed._composable_state"
 MARKS = {"FSDPState": "fully_shard", "_ReplicateState": "replicate"}
@@ -61,6 +62,12 @@ def is_one_of_many() -> bool:
     """Tell whether this process has joined a group, even one of its own."""
     world = (loaded(DISTRIBUTED) or {}).get("_world")
     return getattr(world, "_default_pg", None) is not None
+
+
+def uses_threads() -> bool:
+    """Tell whether a group exchanges by threads of its own, as gloo does and NCCL does not."""
+    groups = getattr((loaded(DISTRIBUTED) or {}).get("_world"), "pg_map", None)
+    return isinstance(groups, dict) and any(str(each[0]) != NCCL for each in list(groups.values()))
 
 
 def _class(state: Any) -> str:

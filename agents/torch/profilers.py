@@ -19,7 +19,7 @@ from ..main_thread import is_ours, wake
 from ..modules import loaded, need
 from .entered_blocks import EnteredBlocks, in_c
 from .kineto import SILENT
-from .parallel import is_one_of_many
+from .parallel import uses_threads
 from .patch import copy_names, replace
 
 TYPE_CHECKING = False
@@ -107,6 +107,8 @@ class Profilers:
         self._close = partial(next, closing)
         self._begun: deque[Any] = deque()
         self._ended: deque[Any] = deque()
+        # How long its end has waited for threads of the job's.
+        self.lag_ns = 0
         # Why ours did not begin, or ended early.
         self.why_not: str | None = None
         # The job's own blocks that began in ours.
@@ -139,6 +141,7 @@ class Profilers:
         self._begun.clear()
         self._ended.clear()
         self.why_not = None
+        self.lag_ns = 0
         self._length_ns = length_ns
         self._patience = PATIENCE
         self._is_leaving = False
@@ -187,8 +190,10 @@ class Profilers:
     def end_here(self) -> None:
         """End ours, on the main thread."""
         if self._open:
-            if is_one_of_many():
+            if uses_threads():
+                before = monotonic_ns()
                 sleep(LAG_SECONDS)
+                self.lag_ns = monotonic_ns() - before
             self._entered.end()
         in_c([self._close])
         self._leave()

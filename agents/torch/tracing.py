@@ -143,7 +143,7 @@ class TorchTracer(Tracer):
         if began is None or ended is None or kineto is None:
             raise Refused("it was ended by somebody else")
         file.remove()
-        ended_ns, took_ns = ended.monotonic_ns, ended.took_ns
+        ended_ns, took_ns = ended.monotonic_ns, ended.took_ns + self._profilers.lag_ns
         before = time.monotonic_ns()
         with kineto.silence():
             ended.result.save(file.path)

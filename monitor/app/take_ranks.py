@@ -215,7 +215,7 @@ def _those_of_one_job(some: list[OneRank]) -> list[OneRank]:
 def _take(ranks: Sequence[OneRank], space: Space, seconds: float) -> None:
     """Take the same moment of all: each begins between two steps, and these are made together."""
     for _ in range(MOST_TURNS):
-        earlier = [each.taken for each in ranks]
+        earlier = [(each.taken, each.why) for each in ranks]
         deadline = time.monotonic() + PATIENCE_SECONDS
         while _ask_all(ranks, space, seconds) and time.monotonic() < deadline:
             time.sleep(1.0)
@@ -225,16 +225,16 @@ def _take(ranks: Sequence[OneRank], space: Space, seconds: float) -> None:
             return
 
 
-def _keep_more(ranks: Sequence[OneRank], earlier: Sequence[Taken | None]) -> None:
+def _keep_more(ranks: Sequence[OneRank], earlier: Sequence[tuple[Taken | None, str]]) -> None:
     """Keep the traces of this turn, or of the one before where that one had more ranks."""
-    now = [each.taken for each in ranks]
-    is_worse = now.count(None) > earlier.count(None)
-    for each, before in zip(ranks, earlier, strict=True):
-        gone = each.taken if is_worse else before
+    now = sum(each.taken is not None for each in ranks)
+    is_worse = now < sum(taken is not None for taken, _ in earlier)
+    for each, (taken, why) in zip(ranks, earlier, strict=True):
+        gone = each.taken if is_worse else taken
         if gone is not None:
             remove(gone.path)
         if is_worse:
-            each.taken = before
+            each.taken, each.why = taken, why
 
 
 def overlap_ns(ranks: Sequence[OneRank]) -> int:
@@ -260,10 +260,12 @@ def _ask_all(ranks: Sequence[OneRank], space: Space, seconds: float) -> bool:
         for each in ranks:
             each.drop()
         raise
-    early = any(each.why.startswith(TOO_EARLY) for each in ranks)
-    for file in [each.file for each in ranks if early and each.file is not None]:
-        remove(file)
-    return early
+    early = next((each.why for each in ranks if each.why.startswith(TOO_EARLY)), None)
+    for each in ranks:
+        if early is not None and each.taken is not None:
+            remove(each.taken.path)
+            each.taken, each.why = None, f"another rank's came {early}"
+    return early is not None
 
 
 def _wait_for(ranks: Sequence[OneRank], seconds: float) -> None:

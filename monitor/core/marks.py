@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     # What a loop does beside its steps; "epoch" is what lies between two of them.
     Name = Literal["validation", "checkpoint", "logging", "epoch"]
 
-# Called at the end of each step; an agent puts it here, and removes it again.
+# Called in each step; an agent puts it here, and removes it again.
 listener: Callable[[], object] | None = None
-# The threads whose last call of ``step`` has not been entered by a ``with``.
-called: dict[int, None] = {}
 # What a monitor that watches has found by now; an agent puts it here, and removes it again.
 told: dict[str, Any] | None = None
 # What each thread does beside its steps, and in what that lies.
@@ -30,39 +28,31 @@ shown = bytearray(16)
 
 
 class Step:
-    """One step of a training loop; all steps of all threads share one object."""
+    """What ``step`` returns: its ``with`` shows a reader where the step is, and does nothing."""
 
     __slots__ = ()
 
     def __enter__(self) -> None:
-        """Begin a step."""
-        called.pop(get_ident(), None)
+        """Do nothing."""
 
     def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        """End the step; one that raised does not count."""
-        heard = listener
-        if heard is not None and kind is None:
-            heard()
+        """Do nothing."""
 
 
 _STEP = Step()
 
 
 def step() -> Step:
-    """Mark one step of a training loop: ``with whyidle.monitor.step(): ...``; or call it in each.
+    """Mark a step of a training loop: called in each, alone or with ``with`` before it.
 
-    Once it is used, no other source of steps counts. It costs a fraction of a microsecond while
-    no monitor watches.
+    A step lasts from one call to the next. Once it is used, no other source of steps counts. It
+    costs a fraction of a microsecond while no monitor watches.
     """
     heard = listener
     if heard is not None:
-        me = get_ident()
-        # No ``with`` has entered the one before: a step lies between two calls.
-        if me in called:
-            heard()
-        called[me] = None
+        heard()
     return _STEP
 
 

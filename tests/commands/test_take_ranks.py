@@ -53,6 +53,43 @@ def test_the_turn_with_the_most_ranks_is_kept(
     assert {each.name for each in tmp_path.iterdir()} == there
 
 
+def test_what_the_kept_turn_says_of_a_rank_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing: Any = None
+    ranks = [OneRank(nothing, rank, has_said=True) for rank in range(3)]
+    turns = [[(0, 30), (100, 130), None], [(1000, 1500), None, None]]
+
+    def ask_all(ranks: list[OneRank], _space: object, _seconds: float) -> bool:
+        turn = turns.pop(0) if len(turns) > 1 else turns[0]
+        for each, window in zip(ranks, turn, strict=True):
+            each.taken = None if window is None else _taken(tmp_path / f"{window[0]}", window)
+            each.why = "" if window else f"refused in turn {len(turns)}"
+        return False
+
+    monkeypatch.setattr(take_ranks, "_ask_all", ask_all)
+    take_ranks._take(ranks, nothing, 0.5)
+    assert [each.why for each in ranks] == ["", "", "refused in turn 1"]
+
+
+def test_a_turn_that_came_too_soon_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing: Any = None
+    ranks = [OneRank(nothing, rank, has_said=True) for rank in range(2)]
+
+    def wait_for(ranks: list[OneRank], _seconds: float) -> None:
+        ranks[0].taken = _taken(tmp_path / "0", (0, 500))
+        ranks[1].why = "too soon: the last one took 0.5 s"
+
+    monkeypatch.setattr(take_ranks, "_wait_for", wait_for)
+    monkeypatch.setattr(take_ranks, "ByAgent", lambda *_: None)
+    assert take_ranks._ask_all(ranks, nothing, 0.5)
+    assert [each.file for each in ranks] == [None, None]
+    assert all("too soon" in each.why for each in ranks)
+    assert not list(tmp_path.iterdir())
+
+
 def _taken(path: Path, window: tuple[int, int]) -> Taken:
     path.write_text("{}")
     began, ended = window

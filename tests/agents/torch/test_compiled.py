@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.test_marks import IMPORT as IMPORT_MARKS
 from tests.agents.torch.inside import TRAINING, probe, run
 from whyidle.agents import wire
 from whyidle.agents.torch import steps as steps_module
@@ -170,3 +171,30 @@ def test_hooks_that_must_stay_rest_and_work_again(monkeypatch: pytest.MonkeyPatc
     finally:
         before.clear()
         after.clear()
+
+
+@pytest.mark.parametrize("torch_first", [True, False])
+def test_a_step_marked_within_one_whole_graph_does_not_end_the_job(
+    torch_first: bool, tmp_path: Path
+) -> None:
+    source = (
+        COMPILING
+        + IMPORT_MARKS
+        + f"""
+marks = bring()
+def act(x):
+    marks.step()
+    return x * 2
+act = torch.compile(act, backend=backend, fullgraph=True)
+if {torch_first}: act(torch.ones(3))
+core = with_agent()
+until(lambda: marks.listener is not None)
+for _ in range(3): assert act(torch.ones(3)).tolist() == [2.0] * 3
+marks.step(); marks.step()
+gone(core)
+assert marks.listener is None
+assert act(torch.ones(3)).tolist() == [2.0] * 3
+print("well")
+"""
+    )
+    assert run(source, tmp_path).strip().endswith("well")
