@@ -18,12 +18,22 @@ from whyidle.monitor.signals.window import Window
 # next to nothing: 9 us of pointwise ones, 14 us with linear layers and an optimizer.
 PER_OPERATOR_S: Final = 13e-6
 LEAST_S: Final = 9e-6
+# In a job that trains, one that gradients do not come back through: a metric of each sample, the
+# weights read. Those of an autoencoder and of a diffusion model cost 1 to 4 us.
+BESIDE_S: Final = 4e-6
+LEAST_BESIDE_S: Final = 1e-6
+# Operators for one node of the gradient's graph, forward and backward: 1.7 to 2.6, and some more;
+# and of an optimizer for one parameter: as many as Adam's, where it takes them one by one.
+PER_NODE: Final = 3
+PER_PARAMETER: Final = 8
 # Some of it is always work.
 MOST: Final = 0.95
 _BESIDE: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK, HostClass.COMPILE}
 # In what is called there the host works, if the source does not say whose the call is.
 _HOSTS: Final = frozenset({Phase.ENVIRONMENT, Phase.LOGGING})
 _READ: Final = r"aten::item"
+_NODE: Final = r"autograd::engine::evaluate_function: .*"
+_PARAMETER: Final = r"torch::autograd::AccumulateGrad"
 _ONCE_A_STEP: Final = r"Optimizer\.(step|zero_grad)#.*"
 
 
@@ -49,19 +59,34 @@ def overhead(window: Window) -> Overhead | None:
         return None
     ran = sum(device["kernels"] for device in trace.devices)
     # Who reads a value computes nothing, and no compiler takes it away.
-    ran -= sum(int(call["count"]) for call in trace.calls(_READ))
+    ran -= _count(trace, _READ)
     steps = _steps(trace)
     if not steps or ran <= 0:
         return None
     step_s = busy.value / pace.value
     count = ran / steps
     most = MOST if window.host is None else min(MOST, 1 - _elsewhere(window.host))
+    trained = _trained(trace, ran) / steps
+    beside = count - trained
     return Overhead(
         trace.measure(count, "1/step"),
         window.job.measure(step_s / count, "s", busy.source),
-        min(most, count * PER_OPERATOR_S / step_s),
-        min(most, count * LEAST_S / step_s),
+        min(most, (trained * PER_OPERATOR_S + beside * BESIDE_S) / step_s),
+        min(most, (trained * LEAST_S + beside * LEAST_BESIDE_S) / step_s),
     )
+
+
+def _trained(trace: Traced, ran: int) -> int:
+    """Return how many operators train, at most: with gradients, and of the optimizer.
+
+    All of a job without gradients: its step has nothing else.
+    """
+    nodes, parameters = (_count(trace, name) for name in (_NODE, _PARAMETER))
+    return min(ran, PER_NODE * nodes + PER_PARAMETER * parameters) if nodes else ran
+
+
+def _count(trace: Traced, name: str) -> int:
+    return sum(int(call["count"]) for call in trace.calls(name))
 
 
 def _elsewhere(account: HostAccount) -> float:

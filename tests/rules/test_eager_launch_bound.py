@@ -127,3 +127,10 @@ def test_values_that_are_read_are_no_operators() -> None:
     assert found(NAME, on_cpu(step_ms=4.5))
     # Nine of ten only read one, as who prints each gradient does.
     assert is_silent(NAME, on_cpu(step_ms=4.5, calls="aten::item", count=2700))
+
+
+@pytest.mark.parametrize(("nodes", "is_bound"), [(10, False), (100, True)])
+def test_operators_beside_the_training_are_cheap(nodes: int, is_bound: bool) -> None:
+    # Gradients come back through a few; the rest looks at each sample, or at each weight.
+    seen = on_cpu(step_ms=4.0, calls="autograd::engine::evaluate_function: Mul", count=nodes)
+    assert (judge(NAME, seen) is not None) is is_bound
