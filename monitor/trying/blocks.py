@@ -34,10 +34,12 @@ SECONDS: Final = 60.0
 MOST_SECONDS: Final = 600.0
 # So many are put into order at once: as many begin with the change as without it.
 AT_ONCE: Final = 4
-# A step is a phase if it takes so many times the middle one, and few do.
+# A step is a phase if it takes so many times the middle one, and few do: of all, and in a block.
+# What comes several times in each, such as a core that others take for moments, is no phase.
 PHASE: Final = 10
 FEW: Final = 0.02
 FEWEST_PHASES: Final = 2
+MOST_IN_A_BLOCK: Final = 3
 # Fewer steps than this say nothing of a block.
 FEWEST_STEPS: Final = 3
 
@@ -169,7 +171,7 @@ def measure(pairs: Iterable[tuple[Block, Block]], timeline: Timeline) -> Measure
     """Return the logarithm of each pair that has steps enough on both sides."""
     pairs = list(pairs)
     blocks = [block for pair in pairs for block in pair]
-    phases = phases_of([s for b in blocks for s in b.steps], timeline.pauses)
+    phases = _phases(blocks, timeline.pauses)
     ratios: list[float] = []
     pairs_s: list[tuple[float | None, float | None]] = []
     for pair in pairs:
@@ -188,8 +190,9 @@ def _mean(blocks: Iterable[Block], phases: Collection[Step]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def phases_of(steps: list[Step], pauses: list[tuple[int, int]]) -> set[Step]:
+def _phases(blocks: Sequence[Block], pauses: list[tuple[int, int]]) -> set[Step]:
     """Return the steps that are long and few, and that no collection made so."""
+    steps = [step for block in blocks for step in block.steps]
     if not steps:
         return set()
     bound = PHASE * statistics.median((s.ended_ns - s.began_ns) / s.number for s in steps)
@@ -198,7 +201,14 @@ def phases_of(steps: list[Step], pauses: list[tuple[int, int]]) -> set[Step]:
         for s in steps
         if s.ended_ns - s.began_ns > bound * s.number and not _is_collecting(s, pauses)
     }
-    return found if len(found) <= max(FEWEST_PHASES, FEW * len(steps)) else set()
+    in_blocks = [(block.is_on, sum(s in found for s in block.steps)) for block in blocks]
+    # The change may be what they come of, or what ends them: each side by itself.
+    often = max(
+        statistics.fmean(number for is_on, number in in_blocks if is_on is side)
+        for side in {is_on for is_on, _ in in_blocks}
+    )
+    is_few = len(found) <= FEW * len(steps) and often < MOST_IN_A_BLOCK
+    return found if is_few or len(found) <= FEWEST_PHASES else set()
 
 
 def _is_collecting(step: Step, pauses: list[tuple[int, int]]) -> bool:

@@ -109,6 +109,18 @@ def test_what_is_long_often_is_no_phase() -> None:
     assert measure(made, Timeline()).phases == 0
 
 
+def test_what_the_change_ends_is_no_phase_though_it_is_rare() -> None:
+    # Another program on the core takes four milliseconds now and then, where steps take a tenth.
+    without = [*[0.1] * 99, 4.0, *[0.1] * 99, 4.0] * 5
+    made = [
+        (block(20 * n, without, on=False), block(20 * n + 10, [0.1] * 1000, on=True))
+        for n in range(6)
+    ]
+    found = measure(made, Timeline())
+    assert found.phases == 0
+    assert math.exp(found.ratios[0]) == pytest.approx(1.39, rel=0.01)
+
+
 def test_a_drift_through_the_whole_try_is_no_effect() -> None:
     orders = plan(0.01, 0.0, None, 5).orders()[:40]
     made = []
