@@ -30,7 +30,7 @@ class Marks:
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._names: dict[str, Any] | None = None
-        # Tells whether torch.compile is at it, once torch is there.
+        # PyTorch's own function that says so of the running code, once torch is there.
         self._compiling: list[Callable[[], bool]] = []
 
     def look(self) -> None:

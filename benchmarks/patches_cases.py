@@ -250,7 +250,8 @@ def _compared(case: Case, found: Found) -> dict[str, Any]:
             moved = _nudged(case, found.before, first, steps)
             # Among several of its kind it is not the one that stands out.
             answer |= {"nudged": moved} if moved else {}
-            answer["ran"] = "rounding" if apart <= max(moved, default=0.0) else "different"
+            if apart <= max(moved, default=0.0):
+                answer["ran"] = "rounding"
     return answer
 
 

@@ -125,11 +125,7 @@ class Job:
 
     def inside(self) -> Any:
         """Return what the job says of its own settings."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write("?")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        return asked(self.process)
 
     def settings(self) -> Any:
         """Return all that a knob may change; of threads the sorted values of each process."""
@@ -150,6 +146,15 @@ class Job:
         found = json.loads(self.process.stdout.readline())
         self.process.wait(30)
         return found
+
+
+def asked(process: subprocess.Popen[str]) -> Any:
+    """Return what a job answers when it is asked."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("?")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
 
 
 def twin(kind: str, steps: int) -> Any:

@@ -179,9 +179,9 @@ def rows_of(name: str, count: int) -> dict[str, Any]:
     with subprocess.Popen(
         [sys.executable, "-c", job.source], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        before = _truth(process)
+        before = tries.asked(process)
         answers = [_tried(process.pid, job.knob) for _ in range(count)]
-        after = _truth(process)
+        after = tries.asked(process)
         process.kill()
     truth = (before * after) ** 0.5
     some = [each["ratio"] for each in answers if each.get("ratio")]
@@ -194,14 +194,6 @@ def rows_of(name: str, count: int) -> dict[str, Any]:
         "without": [each.get("error") or each.get("state") for each in answers
                     if not each.get("ratio")],
     }  # fmt: skip
-
-
-def _truth(process: subprocess.Popen[str]) -> float:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("?")
-    process.stdin.flush()
-    return float(process.stdout.readline())
 
 
 def _tried(pid: int, knob: str) -> dict[str, Any]:

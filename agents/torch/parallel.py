@@ -60,14 +60,17 @@ def around(seen: set[str]) -> list[str]:
 
 def is_one_of_many() -> bool:
     """Tell whether this process has joined a group, even one of its own."""
-    world = (loaded(DISTRIBUTED) or {}).get("_world")
-    return getattr(world, "_default_pg", None) is not None
+    return _of_world("_default_pg") is not None
 
 
 def uses_threads() -> bool:
     """Tell whether a group exchanges by threads of its own, as gloo does and NCCL does not."""
-    groups = getattr((loaded(DISTRIBUTED) or {}).get("_world"), "pg_map", None)
+    groups = _of_world("pg_map")
     return isinstance(groups, dict) and any(str(each[0]) != NCCL for each in list(groups.values()))
+
+
+def _of_world(name: str) -> Any:
+    return getattr((loaded(DISTRIBUTED) or {}).get("_world"), name, None)
 
 
 def _class(state: Any) -> str:
