@@ -1,8 +1,9 @@
 """What ``monitor try`` says, beside a long comparison that the job makes of itself.
 
 Run: .venv/bin/python benchmarks/tries_coverage.py [--tries 4] [--write] [JOB ...]
-Each job turns the knob itself, in turns of a second, before the tries and after them: that is the
-truth. An interval that misses it by what the two halves differ is counted as a miss all the same.
+Each job turns the knob itself, in turns of a second, before the tries and after them, with no
+monitor near: that is the truth. It has an interval, too: an answer counts as right where it holds
+the middle of the truth; how many meet its interval is told beside it.
 ``--write`` puts the jobs that ran into ``figures.json``, under ``try``. A quiet machine.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,12 +26,13 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import figures, tries  # noqa: E402  found by the line above
 from whyidle.monitor.core.paths import VARIABLE  # noqa: E402
+from whyidle.monitor.trying.sequential import student  # noqa: E402
 
 # Of each half of the truth, and the most that a try may take.
-TRUTH_S: Final = 16.0
+TRUTH_S: Final = 30.0
 TRY_S: Final = 60.0
 FRAME: Final = """
-import collections, gc, json, os, subprocess, sys, threading, time
+import collections, gc, json, os, random, subprocess, sys, threading, time
 asked = []
 def hear():
     while os.read(0, 1):
@@ -40,19 +43,18 @@ threading.Thread(target=hear, daemon=True).start()
 def put(on):
     {turn}
 def compare(seconds):
-    took, count, on = [0.0, 0.0], [0, 0], False
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until or on:
-        on = not on
-        put(on)
-        step(); step()
-        began = now = time.perf_counter()
-        while now - began < 1.0:
-            step(); count[on] += 1
-            now = time.perf_counter()
-        took[on] += now - began
+    turns, until = [], time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        # As often this first as that, so that a drift gives neither anything.
+        for on in random.choice([(0, 1, 1, 0), (1, 0, 0, 1)]):
+            put(on)
+            step(); step()
+            count, began = 0, time.perf_counter()
+            while (took := time.perf_counter() - began) < 1.0:
+                step(); count += 1
+            turns.append((on, took, count))
     put(False)
-    print(json.dumps(took[0] / count[0] / (took[1] / count[1])), flush=True)
+    print(json.dumps(turns), flush=True)
 while True:
     step()
     if asked:
@@ -79,13 +81,13 @@ def update():
     weights = fit(weights).block_until_ready()
     whyidle.monitor.step()
 """
-OBJECTS: Final = "kept = [[n] for n in range(60_000)]\ngc.collect()\n"
-# Records come and go, in circles, as of a parser's tree.
+# Records come and go, in circles, as of a parser's tree; and some work that leaves them alone.
 RECORDS: Final = """
-recent = collections.deque(maxlen=20_000)
+recent, wide = collections.deque(maxlen=6), torch.ones(512, 512)
 def step():
-    for n in range(4_000):
-        recent.append({"n": n, "next": []})
+    recent.append([{"n": n, "next": [n]} for n in range(2_000)])
+    for _ in range(3):
+        (wide @ wide).sum().item()
     update()
 """
 # A thread of Python that never rests wants its lock; each short read gives it away.
@@ -141,24 +143,34 @@ class Job:
 
 
 FREEZE: Final = "gc.freeze() if on else gc.unfreeze()"
-COLLECTS: Final = f"{OBJECTS}\ndef step():\n    update()\n    gc.collect()\n"
+COLLECTS: Final = """
+wide, made = jnp.ones((512, 512)) if "jax" in sys.modules else torch.ones(512, 512), 0
+def step():
+    global made
+    made += 1
+    for _ in range(2):
+        float((wide @ wide).sum())
+    update()
+    if made % 50 == 0:
+        gc.collect()
+"""
 PLAIN: Final = "\ndef step():\n    update()\n"
 JOBS: Final = {
-    "collects each step": Job("gc.freeze", COLLECTS, FREEZE),
-    "collects each step, JAX": Job("gc.freeze", COLLECTS, FREEZE, JAX),
+    "collects every 50 steps": Job("gc.freeze", COLLECTS, FREEZE),
+    "collects every 50 steps, JAX": Job("gc.freeze", COLLECTS, FREEZE, JAX),
     "makes many objects": Job("gc.disable", RECORDS, "gc.disable() if on else gc.enable()"),
     "makes many objects, less often": Job(
         "gc.threshold=50000", RECORDS, "gc.set_threshold(50000 if on else 700, 10, 10)"
     ),
     "a thread counts": Job(
-        "python.switch_interval=0.0005", READS, "sys.setswitchinterval(0.0005 if on else 0.005)"
+        "python.switch_interval=0.002", READS, "sys.setswitchinterval(0.002 if on else 0.005)"
     ),
     "on one core with a helper": Job(
         "cpu.affinity", HELPERS.format(helpers=1) + PIN + PLAIN, "pin(all_cores if on else one)"
     ),
-    "helpers burn": Job(
+    "helpers burn on the same core": Job(
         "helpers.nice",
-        HELPERS.format(helpers=3) + PLAIN,
+        HELPERS.format(helpers=3) + PIN + PLAIN,
         "[os.setpriority(os.PRIO_PROCESS, each.pid, 10 if on else 0) for each in helpers]",
     ),
     "two threads for large products": Job(
@@ -183,17 +195,40 @@ def rows_of(name: str, count: int) -> dict[str, Any]:
         answers = [_tried(process.pid, job.knob) for _ in range(count)]
         after = tries.asked(process)
         process.kill()
-    truth = (before * after) ** 0.5
+    truth, low, high = truth_of(before + after)
     some = [each["ratio"] for each in answers if each.get("ratio")]
     return {
         "knob": job.knob,
         "truth": round(truth, 4),
-        "halves": [round(before, 4), round(after, 4)],
+        "from": [round(low, 4), round(high, 4)],
+        "halves": [round(truth_of(half)[0], 4) for half in (before, after)],
         "intervals": [[round(each["low"], 4), round(each["high"], 4)] for each in some],
         "held": sum(each["low"] <= truth <= each["high"] for each in some),
+        "met": sum(each["low"] <= high and low <= each["high"] for each in some),
         "without": [each.get("error") or each.get("state") for each in answers
                     if not each.get("ratio")],
     }  # fmt: skip
+
+
+def truth_of(turns: Sequence[tuple[int, float, int]]) -> tuple[float, float, float]:
+    """Return how many times faster it is with the change, and from where to where, 95%.
+
+    By all steps of each side; how far chance moves that, from leaving out four turns at a time.
+    """
+    groups = [turns[n : n + 4] for n in range(0, len(turns), 4)]
+
+    def ratio(some: Sequence[Sequence[tuple[int, float, int]]]) -> float:
+        def step_s(side: int) -> float:
+            of_side = [turn for group in some for turn in group if turn[0] == side]
+            return sum(took for _, took, _ in of_side) / sum(count for _, _, count in of_side)
+
+        return step_s(0) / step_s(1)
+
+    without = [ratio(groups[:n] + groups[n + 1 :]) for n in range(len(groups))]
+    freedom = len(groups) - 1
+    half = (freedom * statistics.pvariance(without)) ** 0.5 * student(0.975, freedom)
+    middle = ratio(groups)
+    return middle, middle - half, middle + half
 
 
 def _tried(pid: int, knob: str) -> dict[str, Any]:
@@ -223,6 +258,7 @@ def summary(rows: dict[str, Any]) -> dict[str, Any]:
         "tries": sum(len(row["intervals"]) + len(row["without"]) for row in rows.values()),
         "measured": sum(len(row["intervals"]) for row in rows.values()),
         "held": sum(row["held"] for row in rows.values()),
+        "met": sum(row["met"] for row in rows.values()),
         "rows": rows,
     }
 

@@ -112,12 +112,19 @@ class Block:
     steps: list[Step] = field(default_factory=list)
 
     def step_s(self, phases: Collection[Step]) -> float | None:
-        """Return the mean length of a step that is no phase; ``None``: of too few."""
-        fit = [s for s in self.steps if s not in phases]
-        number = sum(s.number for s in fit)
+        """Return the mean length of a step that is no phase; ``None``: of too few.
+
+        A step on an edge counts by its part inside: an edge falls into a long step more often than
+        into a short one, and without those the long ones would look rare.
+        """
+        fit = [(self._inside_ns(step), step) for step in self.steps if step not in phases]
+        number = sum(step.number * ns / (step.ended_ns - step.began_ns) for ns, step in fit if ns)
         if number < FEWEST_STEPS:
             return None
-        return sum(s.ended_ns - s.began_ns for s in fit) / number / SECOND
+        return sum(ns for ns, _ in fit) / number / SECOND
+
+    def _inside_ns(self, step: Step) -> int:
+        return max(0, min(step.ended_ns, self.ended_ns) - max(step.began_ns, self.began_ns))
 
 
 class Timeline:
@@ -137,9 +144,9 @@ class Timeline:
         self.steps += reversed(new)
 
     def fill(self, block: Block) -> Block:
-        """Give a block the steps that lie wholly inside of it."""
-        first = bisect.bisect_left(self.steps, block.began_ns, key=lambda s: s.began_ns)
-        last = bisect.bisect_right(self.steps, block.ended_ns, key=lambda s: s.ended_ns)
+        """Give a block the steps that lie in it, or partly."""
+        first = bisect.bisect_right(self.steps, block.began_ns, key=lambda s: s.ended_ns)
+        last = bisect.bisect_left(self.steps, block.ended_ns, key=lambda s: s.began_ns)
         block.steps = self.steps[first:last]
         return block
 

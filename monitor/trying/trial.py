@@ -91,7 +91,7 @@ class Trial:
                 stopped = YOU
             except _Stopped as why:
                 stopped = str(why)
-            found = measure(self._pairs, self.line.timeline)
+            found = self._measured()
             estimate = estimate or looks.now(found.ratios)
             kept = keep and stopped is None and (estimate is None or estimate.verdict != "slower")
             if kept:
@@ -150,7 +150,7 @@ class Trial:
                     raise _Stopped("the job stood still too often")
                 continue
             self._pairs.append(pair)
-            found = measure(self._pairs, self.line.timeline)
+            found = self._measured()
             ratios = found.ratios
             self.paired(chosen, found, looks.now(ratios))
             self.tell(f"{len(ratios)} of at most {chosen.pairs} pairs")
@@ -171,7 +171,14 @@ class Trial:
                 return None
             blocks.append(Block(on, began, time.monotonic_ns()))
         self.line.flush()
-        return self.line.timeline.fill(blocks[0]), self.line.timeline.fill(blocks[1])
+        return blocks[0], blocks[1]
+
+    def _measured(self) -> Measured:
+        """Return what all pairs say by now: the step on the last edge may have ended since."""
+        fill = self.line.timeline.fill
+        return measure(
+            [(fill(first), fill(second)) for first, second in self._pairs], self.line.timeline
+        )
 
     def _turn(self, *, on: bool) -> int | None:
         """Turn the knob, if it is not there yet; return when that was."""

@@ -132,11 +132,25 @@ def test_a_drift_through_the_whole_try_is_no_effect() -> None:
     assert abs(sum(ratios) / len(ratios)) < 1e-6
 
 
-def test_only_steps_that_lie_wholly_in_a_block_belong_to_it() -> None:
+def test_a_step_on_an_edge_counts_by_its_part_inside() -> None:
     timeline = Timeline()
     timeline.add(100 * MS, 1, [10 * MS] * 10)
     found = timeline.fill(Block(False, 15 * MS, 65 * MS))
-    assert [s.began_ns // MS for s in found.steps] == [20, 30, 40, 50]
+    assert [s.began_ns // MS for s in found.steps] == [10, 20, 30, 40, 50, 60]
+    assert found.step_s(set()) == pytest.approx(0.010)
+    on_edges = timeline.fill(Block(False, 20 * MS, 60 * MS))
+    assert [s.began_ns // MS for s in on_edges.steps] == [20, 30, 40, 50]
+
+
+def test_long_pauses_of_the_collector_weigh_as_much_as_they_take() -> None:
+    # One step in fifty takes 170 ms, all others 3: blocks of a second, anywhere.
+    cycle = [3 * MS] * 49 + [170 * MS]
+    timeline = Timeline()
+    timeline.add(2000 * sum(cycle), 1, cycle * 2000)
+    rng = random.Random(1)
+    begins = [rng.randrange(1900 * sum(cycle)) for _ in range(2000)]
+    rates = [1 / (timeline.fill(Block(False, at, at + SECOND)).step_s(set()) or 0) for at in begins]
+    assert sum(rates) / len(rates) == pytest.approx(50 / sum(cycle) * SECOND, rel=0.01)
 
 
 def test_the_middle_and_the_pauses_are_known_from_a_few() -> None:
