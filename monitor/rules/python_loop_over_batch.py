@@ -4,7 +4,8 @@
 In the user's own source a loop around the lines where the main thread is found, or around those
 that called them, whose passes do not need one another, and which is in the framework most of the
 time. A trace, where there is one, must show the same function called many times in a step (JAX),
-or each layer many times for each pass back (PyTorch).
+or each layer many times for each pass back, or each operation that such a line names many times in
+a step (PyTorch).
 
 ## Why it costs
 Each call costs microseconds before any number is multiplied, whatever its size: Python, a search
@@ -28,6 +29,8 @@ D4 §2 (vmap for loops).
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from typing import Final
 
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
@@ -35,9 +38,12 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.loops import Looping, over_samples
+from whyidle.monitor.signals.operators import steps_in
 from whyidle.monitor.signals.sampling import step_samples
+from whyidle.monitor.signals.source import calls, last
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -65,7 +71,8 @@ _CALLS: Final = frozenset({HostClass.EAGER, HostClass.FRAMEWORK, HostClass.READ,
 def detect(window: Window) -> Verdict:
     """Judge loops over the samples of a batch."""
     times = None if window.trace is None else _times(window, window.trace)
-    if window.trace is not None and (times is None or times[1].value < LEAST_TIMES):
+    is_once = window.trace is not None and not _is_often(times)
+    if is_once and (window.uses("jax") or not window.job.lines):
         return None
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
@@ -75,9 +82,12 @@ def detect(window: Window) -> Verdict:
     steps = [row for row in rows if row.phase is Phase.STEP] or rows
     loop = over_samples(seen.lines, ((row.frames, row.share) for row in steps))
     if loop is None:
-        return window.lacks(Need.SOURCE)
+        return None if is_once else window.lacks(Need.SOURCE)
+    if is_once and window.trace is not None:
+        times = _of_operations(window.trace, loop, steps)
     # That each pass calls the framework, a trace shows; without one the samples must.
-    if loop.share < LEAST_SHARE or (times is None and not _is_of_calls(window, loop)):
+    often = _is_often(times) if window.trace is not None else _is_of_calls(window, loop)
+    if loop.share < LEAST_SHARE or not often:
         return None
     if times is None and loop.share < seen.error(loop.share):
         return window.lacks(Need.TRACE)
@@ -102,6 +112,10 @@ def _is_of_calls(window: Window, loop: Looping) -> bool:
     kinds = {HostClass.EAGER} if window.uses("tensorflow") else _CALLS
     calls = sum(row.share for row in inside if row.doing in kinds)
     return calls >= OF_CALLS * sum(row.share for row in inside) > 0
+
+
+def _is_often(times: tuple[str, Measure] | None) -> bool:
+    return times is not None and times[1].value >= LEAST_TIMES
 
 
 def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
@@ -130,6 +144,28 @@ def _of_functions(trace: Traced) -> tuple[str, Measure] | None:
     steps = trace.steps or max(calls, key=lambda call: int(call["total_ns"]))["count"]
     name = str(most["name"]).removeprefix("PjitFunction(").removesuffix(")")
     return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
+
+
+def _of_operations(
+    trace: Traced, loop: Looping, rows: Iterable[HostRow]
+) -> tuple[str, Measure] | None:
+    """Return how often in a step the rarest operation runs that the lines of the loop name."""
+    mine = {(place.file, place.line) for place in loop.where}
+    lines = set(mine)
+    for row in rows:
+        ends = [n for n, f in enumerate(row.frames) if (f.file, f.line) in mine]
+        lines |= {(f.file, f.line) for f in row.frames[: ends[-1] if ends else 0]}
+    steps = steps_in(trace)
+    names = {last(call) for line in lines for call in calls(*line)}
+    counts = {
+        name: sum(int(call["count"]) for call in trace.calls(f"aten::{re.escape(name)}_?"))
+        for name in names
+    }
+    ran = [(count, name) for name, count in counts.items() if count]
+    if not ran or not steps:
+        return None
+    count, name = min(ran)
+    return f"calls of '{name}' in a step", trace.measure(count / steps, "count")
 
 
 def _gain(window: Window, share: float, error: float, times: tuple[str, Measure] | None) -> Gain:

@@ -48,6 +48,10 @@ _TRAINS: Final = re.compile(
     r"(.*\.)?(backward|zero_grad|step|update|apply_gradients|apply_updates)"
 )
 _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|blocks)\b.*")
+# What a model consists of, and no batch: an optimizer or a norm goes through them.
+_MODEL: Final = re.compile(
+    r".*(param|grad|module|children|buffers|state_dict)\w*\b.*|(.*\.)?weights"
+)
 # Where the device, or autograd, does what such a loop has asked for.
 _FOLLOWS: Final = re.compile(
     r"(.*\.)?(backward|grad|block_until_ready|item|float|asarray|device_get)"
@@ -168,7 +172,8 @@ def _loop_at(line: CodeLine) -> Loop | None:
 
 def _is_over_samples(loop: Loop) -> bool:
     iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
-    if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
+    text = written(iterated).replace("\n", " ")
+    if _BATCHES.fullmatch(text) or _MODEL.fullmatch(text):
         return False
     if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated)):
         return False

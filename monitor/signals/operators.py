@@ -60,7 +60,7 @@ def overhead(window: Window) -> Overhead | None:
     ran = sum(device["kernels"] for device in trace.devices)
     # Who reads a value computes nothing, and no compiler takes it away.
     ran -= _count(trace, _READ)
-    steps = _steps(trace)
+    steps = steps_in(trace)
     if not steps or ran <= 0:
         return None
     step_s = busy.value / pace.value
@@ -98,7 +98,7 @@ def _elsewhere(account: HostAccount) -> float:
     )
 
 
-def _steps(trace: Traced) -> float:
+def steps_in(trace: Traced) -> float:
     """Return the whole steps in a trace, or how often something ran that runs once in each.
 
     Of two and a half steps one of these is seen twice, and another three times.

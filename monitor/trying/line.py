@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from whyidle.agents.wire import LOST
 from whyidle.monitor.core.errors import Problem, TargetGone
 from whyidle.monitor.link.link import Link, LinkLost
-from whyidle.monitor.link.records import LongGc, Pace, Turned
+from whyidle.monitor.link.records import Gauges, LongGc, Pace, Turned
 from whyidle.monitor.trying.blocks import Timeline
 
 # The lease is renewed with each exchange; the agent reads fifty times a second at most.
@@ -25,6 +26,8 @@ class Line:
         self.link = link
         self.timeline = Timeline()
         self.source: str | None = None
+        # What the agent had no room for, of all kinds: when we came, and now.
+        self._lost: list[float] = []
         self._turned: deque[Turned] = deque(maxlen=64)
         self._began_ns = time.monotonic_ns()
         # Called with each exchange: whoever else must hear that we live.
@@ -41,6 +44,8 @@ class Line:
             match record:
                 case Pace():
                     self._take_pace(record)
+                case Gauges():
+                    self._lost = [*self._lost[:1], record.values.get(LOST) or 0.0]
                 case LongGc(generation=2):
                     end = self.link.monotonic_ns(record.t)
                     if end >= self._began_ns:
@@ -49,6 +54,11 @@ class Line:
                     self._turned.append(record)
                 case _:
                     pass
+
+    @property
+    def is_losing(self) -> bool:
+        """Tell whether more comes than the agent has room for."""
+        return self._lost[-1:] > self._lost[:1]
 
     def wait(self, seconds: float) -> None:
         """Let time pass, and stay in touch."""

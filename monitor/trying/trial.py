@@ -125,9 +125,9 @@ class Trial:
             if enough and (not self.knob.is_about_gc or pauses is not None or took > PAUSES_S):
                 break
             if not steps and took > NO_STEP_S:
-                raise _no_steps(line.link.key.pid)
+                raise _no_steps(line)
             if took > 2 * NO_STEP_S and steps < FEWEST_STEPS:
-                raise _no_steps(line.link.key.pid)
+                raise _no_steps(line)
         step_ns = timeline.middle_ns()
         assert step_ns is not None  # noqa: S101  there are enough
         self._step_ns = step_ns
@@ -225,7 +225,14 @@ class Trial:
             self.line.wait(0.5)
 
 
-def _no_steps(pid: int) -> UsageProblem:
+def _no_steps(line: Line) -> UsageProblem:
+    pid = line.link.key.pid
+    if line.is_losing:
+        return UsageProblem(
+            f"The steps of process {pid} come faster than they are counted: so nothing says whether"
+            " it got faster.",
+            "Mark each hundredth of them with whyidle.monitor.step(), and start it again.",
+        )
     return UsageProblem(
         f"No steps of process {pid} are known: without them nothing says whether it got faster.",
         "Mark the end of each with whyidle.monitor.step() in its loop, and start it again.",

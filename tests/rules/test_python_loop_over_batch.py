@@ -92,6 +92,10 @@ def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, fl
         ("for x in parts:\n    loss = model(x)\n    loss.backward()\n", 2),
         ("for i in range(n):\n    params, loss = step(params, x[i])\n", 2),
         ("while step < n:\n    x, y = get_batch(step)\n    train(x, y)\n    opt.step()\n", 3),
+        # Over the model itself.
+        ("for p in model.parameters():\n    norms.append(p.grad.norm())\n", 2),
+        ("for p, g in zip(params, grads):\n    norms.append(norm(p, g))\n", 2),
+        ("norms = [w.norm() for w in weights]\n", 1),
         ("while not done:\n    h = cell(h, x)\n    done = h > 3\n", 2),
         # No loop at all.
         ("loss = model(x)\n", 1),
@@ -99,8 +103,9 @@ def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, fl
 )
 def test_loops_that_have_to_be(tmp_path: Path, text: str, line: int) -> None:
     lines = written(tmp_path, text, line)
+    calls = TORCH | {"aten::norm": 100.0, "aten::mean": 4.0}
     job = {"facts": {"torch": {}}, "lines": lines, "inside": True}
-    assert is_silent(NAME, window(answer(DISPATCH, calls=TORCH), **job))
+    assert is_silent(NAME, window(answer(DISPATCH, calls=calls), **job))
 
 
 @pytest.mark.parametrize(
@@ -276,6 +281,34 @@ def test_samples_that_are_scored_without_gradients(tmp_path: Path) -> None:
     trace = answer(DISPATCH, calls=calls)
     finding = found(NAME, window(trace, facts={"torch": {}}, lines=lines, inside=True))
     assert finding.evidence[0].value == pytest.approx(33)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("for row in rows:\n    out.append(torch.mean(row.float().pow(2)).sqrt())\n", 2),
+        ("while k < len(a):\n    out.append(torch.abs(a[k] - b[k]).sum())\n    k += 1\n", 2),
+        ("worst = [torch.topk(row, 3).values for row in image_batch]\n", 1),
+    ],
+)
+def test_what_is_computed_of_each_sample_without_a_layer(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    lines = written(tmp_path, text, line)
+    calls = {f"aten::{name}": 32.0 for name in ("pow", "mean", "sqrt", "abs", "sum", "topk")}
+    calls |= {"aten::sum": 40.0, "aten::linear": 3.0, "torch::autograd::AccumulateGrad": 6.0}
+    trace = answer(DISPATCH, calls=calls)
+    finding = found(NAME, window(trace, facts={"torch": {}}, lines=lines, inside=True))
+    assert finding.evidence[0].value >= 32
+
+
+def test_a_few_passes_are_no_batch(tmp_path: Path) -> None:
+    lines = written(tmp_path, "for k in range(n):\n    out.append(crop(x, k).mean())\n", 2)
+    calls = {"aten::mean": 4.0, "aten::linear": 3.0, "torch::autograd::AccumulateGrad": 6.0}
+    job = {"facts": {"torch": {}}, "lines": lines, "inside": True}
+    assert is_silent(NAME, window(answer(DISPATCH, calls=calls), **job))
+    calls["aten::mean"] = 32.0
+    assert found(NAME, window(answer(DISPATCH, calls=calls), **job)).where[0].line == 2
 
 
 def test_without_a_trace_the_samples_say_that_the_loop_calls_the_framework(tmp_path: Path) -> None:

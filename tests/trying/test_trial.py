@@ -33,6 +33,7 @@ class Job:
         self.is_left = False
         self.is_kept = False
         self.link = type("Link", (), {"key": type("Key", (), {"pid": 7})})
+        self.is_losing = False
         self.is_near = lambda: False
 
     # The line
@@ -215,3 +216,11 @@ def test_without_known_steps_it_is_refused_with_what_to_do(job: Job) -> None:
         tried(job)
     assert "whyidle.monitor.step()" in refused.value.next_step
     assert job.turns == []
+
+
+def test_steps_that_come_too_fast_are_said_to_and_not_that_there_are_none(job: Job) -> None:
+    job.rests_until = 1e9
+    job.is_losing = True
+    with pytest.raises(UsageProblem, match="faster than they are counted") as refused:
+        tried(job)
+    assert "each hundredth" in refused.value.next_step
