@@ -149,14 +149,14 @@ def _of_functions(trace: Traced) -> tuple[str, Measure] | None:
 def _of_operations(
     trace: Traced, loop: Looping, rows: Iterable[HostRow]
 ) -> tuple[str, Measure] | None:
-    """Return how often in a step the rarest operation runs that the lines of the loop name."""
+    """Return how often in a step the rarest operation runs that a pass of the loop names."""
     mine = {(place.file, place.line) for place in loop.where}
-    lines = set(mine)
+    inside = set[tuple[str, int]]()
     for row in rows:
         ends = [n for n, f in enumerate(row.frames) if (f.file, f.line) in mine]
-        lines |= {(f.file, f.line) for f in row.frames[: ends[-1] if ends else 0]}
+        inside |= {(f.file, f.line) for f in row.frames[: ends[-1] if ends else 0]}
     steps = steps_in(trace)
-    names = {last(call) for line in lines for call in calls(*line)}
+    names = loop.calls | {last(call) for line in inside for call in calls(*line)}
     counts = {
         name: sum(int(call["count"]) for call in trace.calls(f"aten::{re.escape(name)}_?"))
         for name in names

@@ -21,6 +21,7 @@ from whyidle.monitor.signals.source import (
     calls,
     dotted,
     functions,
+    last,
     nodes_at,
     tree_of,
     written,
@@ -70,6 +71,8 @@ class Looping:
 
     share: float
     where: tuple[Place, ...]
+    # What a pass calls, by the last part of its name.
+    calls: frozenset[str] = frozenset()
 
 
 def over_samples(
@@ -99,7 +102,9 @@ def over_samples(
     inside_of = sum(shares.values())
     share = min(1.0, inside_of + min(sum(around), MOST_FOLLOWING * inside_of))
     most = sorted(shares.items(), key=lambda item: -item[1])
-    return Looping(share, tuple(Place(*line, part) for line, part in most))
+    called = {last(call) for _, _, (_, loop) in inside for call in _calls_in(loop)}
+    where = tuple(Place(*line, part) for line, part in most)
+    return Looping(share, where, frozenset(called))
 
 
 @lru_cache(maxsize=4096)

@@ -289,14 +289,20 @@ def test_samples_that_are_scored_without_gradients(tmp_path: Path) -> None:
         ("for row in rows:\n    out.append(torch.mean(row.float().pow(2)).sqrt())\n", 2),
         ("while k < len(a):\n    out.append(torch.abs(a[k] - b[k]).sum())\n    k += 1\n", 2),
         ("worst = [torch.topk(row, 3).values for row in image_batch]\n", 1),
+        ("scores = torch.stack([torch.norm(row) for row in rows])\n", 1),
     ],
 )
 def test_what_is_computed_of_each_sample_without_a_layer(
     tmp_path: Path, text: str, line: int
 ) -> None:
     lines = written(tmp_path, text, line)
-    calls = {f"aten::{name}": 32.0 for name in ("pow", "mean", "sqrt", "abs", "sum", "topk")}
-    calls |= {"aten::sum": 40.0, "aten::linear": 3.0, "torch::autograd::AccumulateGrad": 6.0}
+    calls = {f"aten::{name}": 32.0 for name in ("pow", "mean", "sqrt", "abs", "norm", "topk")}
+    calls |= {
+        "aten::stack": 1.0,
+        "aten::sum": 40.0,
+        "aten::linear": 3.0,
+        "torch::autograd::AccumulateGrad": 6.0,
+    }
     trace = answer(DISPATCH, calls=calls)
     finding = found(NAME, window(trace, facts={"torch": {}}, lines=lines, inside=True))
     assert finding.evidence[0].value >= 32
