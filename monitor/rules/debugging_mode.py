@@ -100,7 +100,7 @@ def _taken(window: Window) -> tuple[Gain, tuple[Evidence, ...]] | None:
     trace = window.trace
     if trace is None or window.device != "cpu":
         return None
-    checks = sum(call["count"] for call in trace.calls(_CHECK))
+    checks = trace.count(_CHECK)
     if not checks:
         return None
     looked = sum(call["total_ns"] for call in trace.calls(_CHECKS)) / trace.total_ns

@@ -161,7 +161,7 @@ def _name(program: Program) -> str:
 
 
 def _calls(trace: Traced, name: str) -> int:
-    return sum(call["count"] for call in trace.calls(re.escape(f"PjitFunction({name})")))
+    return trace.count(re.escape(f"PjitFunction({name})"))
 
 
 def _called(trace: Traced, program: Program, programs: list[Program]) -> float:

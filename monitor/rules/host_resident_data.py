@@ -192,7 +192,7 @@ def _largest(trace: Traced, programs: list[Program]) -> Program | None:
 
 
 def _is_called_in_each_step(trace: Traced, name: str) -> bool:
-    count = sum(call["count"] for call in trace.calls(re.escape(f"PjitFunction({name})")))
+    count = trace.count(re.escape(f"PjitFunction({name})"))
     return bool(count >= min(trace.steps - 1, (1 - AS_OFTEN) * trace.steps))
 
 

@@ -80,22 +80,26 @@ def detect(window: Window) -> Verdict:
     rows = () if window.host is None else window.host.rows
     # A validation goes through batches as well, and what it calls trains nothing.
     steps = [row for row in rows if row.phase is Phase.STEP] or rows
-    loop = over_samples(seen.lines, ((row.frames, row.share) for row in steps))
+    chains = ((row.frames, row.share) for row in steps)
+    # A trace tells methods of samples from those of metrics: the first are operations.
+    loop = over_samples(seen.lines, chains, methods=is_once)
     if loop is None:
         return None if is_once else window.lacks(Need.SOURCE)
+    share = loop.share
     if is_once and window.trace is not None:
-        times = _of_operations(window.trace, loop, steps)
+        names = _names(loop, steps)
+        times = _of_operations(window.trace, names)
+        share = loop.share if _goes_back(window.trace, names) else loop.inside
     # That each pass calls the framework, a trace shows; without one the samples must.
     often = _is_often(times) if window.trace is not None else _is_of_calls(window, loop)
-    if loop.share < LEAST_SHARE or not often:
+    if share < LEAST_SHARE or not often:
         return None
-    if times is None and loop.share < seen.error(loop.share):
+    if times is None and share < seen.error(share):
         return window.lacks(Need.TRACE)
     counted = () if times is None else (Evidence.of(*times),)
-    share = Evidence.of("main thread on the loop", window.job.sampled(loop.share))
     return Found(
-        gain=_gain(window, loop.share, seen.error(loop.share), times),
-        evidence=(*counted, share),
+        gain=_gain(window, share, seen.error(share), times),
+        evidence=(*counted, Evidence.of("main thread on the loop", window.job.sampled(share))),
         where=own(loop.where),
         confidence=Confidence.INFERRED,
         slice=Slice.IDLE_DISPATCH,
@@ -125,7 +129,7 @@ def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     # Forward of each layer one of these is called; what goes back may be less, or nothing.
     forward = [c["count"] for c in trace.calls(r"aten::(linear|convolution|bmm|baddbmm)")]
     backward = [c["count"] for c in trace.calls(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")]
-    added = sum(c["count"] for c in trace.calls("torch::autograd::AccumulateGrad"))
+    added = trace.count("torch::autograd::AccumulateGrad")
     used = max(sum(forward), sum(backward))
     if not used or not added:
         return None
@@ -146,26 +150,32 @@ def _of_functions(trace: Traced) -> tuple[str, Measure] | None:
     return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
 
 
-def _of_operations(
-    trace: Traced, loop: Looping, rows: Iterable[HostRow]
-) -> tuple[str, Measure] | None:
-    """Return how often in a step the rarest operation runs that a pass of the loop names."""
+def _names(loop: Looping, rows: Iterable[HostRow]) -> set[str]:
+    """Return what a pass of the loop calls, itself and further in."""
     mine = {(place.file, place.line) for place in loop.where}
     inside = set[tuple[str, int]]()
     for row in rows:
         ends = [n for n, f in enumerate(row.frames) if (f.file, f.line) in mine]
         inside |= {(f.file, f.line) for f in row.frames[: ends[-1] if ends else 0]}
+    return {*loop.calls, *(last(call) for line in inside for call in calls(*line))}
+
+
+def _of_operations(trace: Traced, names: set[str]) -> tuple[str, Measure] | None:
+    """Return how often in a step the rarest of these operations runs."""
+    counts = ((trace.count(f"aten::{re.escape(name)}_?"), name) for name in names)
+    ran = [each for each in counts if each[0]]
     steps = steps_in(trace)
-    names = loop.calls | {last(call) for line in inside for call in calls(*line)}
-    counts = {
-        name: sum(int(call["count"]) for call in trace.calls(f"aten::{re.escape(name)}_?"))
-        for name in names
-    }
-    ran = [(count, name) for name, count in counts.items() if count]
     if not ran or not steps:
         return None
     count, name = min(ran)
     return f"calls of '{name}' in a step", trace.measure(count / steps, "count")
+
+
+def _goes_back(trace: Traced, names: set[str]) -> bool:
+    """Tell whether gradients come back through the passes: then what follows is theirs, too."""
+    steps = steps_in(trace)
+    like = "|".join(map(re.escape, names))
+    return bool(steps) and trace.count(rf"(?i:({like})Backward\d)") >= LEAST_TIMES * steps
 
 
 def _gain(window: Window, share: float, error: float, times: tuple[str, Measure] | None) -> Gain:

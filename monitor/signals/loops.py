@@ -71,22 +71,29 @@ class Looping:
 
     share: float
     where: tuple[Place, ...]
+    # Without what they make wait.
+    inside: float = 0.0
     # What a pass calls, by the last part of its name.
     calls: frozenset[str] = frozenset()
 
 
 def over_samples(
-    lines: Iterable[SourceLine], chains: Iterable[tuple[tuple[CodeLine, ...], float]] = ()
+    lines: Iterable[SourceLine],
+    chains: Iterable[tuple[tuple[CodeLine, ...], float]] = (),
+    *,
+    methods: bool = False,
 ) -> Looping | None:
     """Return the time on such loops, at any depth of calls; ``None``: no source could be read.
 
     ``chains`` are the user's lines from the innermost out, with shares; without them ``lines``.
+    With ``methods`` also loops that only call those of what they go through: a batch's rows, but
+    as well a list of metrics, so that something else must tell them apart.
     """
     stacks = list(chains) or [((_code(line),), line.share) for line in lines]
     stacks = [(frames, share) for frames, share in stacks if frames]
     if not any(tree_of(frames[0].file) for frames, _ in stacks):
         return None
-    found = [(frames, share, _sample_loop(frames)) for frames, share in stacks]
+    found = [(frames, share, _sample_loop(frames, methods)) for frames, share in stacks]
     training = {spot for frames, _, _ in found for spot in _trained(frames)}
     inside = [(f, share, at) for f, share, at in found if at and _spot(*at) not in training]
     if not inside:
@@ -104,7 +111,7 @@ def over_samples(
     most = sorted(shares.items(), key=lambda item: -item[1])
     called = {last(call) for _, _, (_, loop) in inside for call in _calls_in(loop)}
     where = tuple(Place(*line, part) for line, part in most)
-    return Looping(share, where, frozenset(called))
+    return Looping(share, where, min(1.0, inside_of), frozenset(called))
 
 
 @lru_cache(maxsize=4096)
@@ -133,10 +140,10 @@ def _code(line: SourceLine) -> CodeLine:
     return CodeLine(line.file, line.line, line.function)
 
 
-def _sample_loop(frames: tuple[CodeLine, ...]) -> tuple[CodeLine, Loop] | None:
+def _sample_loop(frames: tuple[CodeLine, ...], methods: bool) -> tuple[CodeLine, Loop] | None:
     """Return the innermost loop over samples among the callers of a line."""
     for line in frames:
-        loop = _loop_at(line)
+        loop = _loop_at(line, methods)
         if loop is not None:
             return line, loop
     return None
@@ -169,13 +176,13 @@ def _around(line: CodeLine) -> Iterator[Function]:
 
 
 @lru_cache(maxsize=4096)
-def _loop_at(line: CodeLine) -> Loop | None:
+def _loop_at(line: CodeLine, methods: bool) -> Loop | None:
     """Return the innermost loop around a line, where its passes are on their own."""
     loops = [node for node in nodes_at(line.file, line.line) if isinstance(node, Loop)]
-    return loops[-1] if loops and _is_over_samples(loops[-1]) else None
+    return loops[-1] if loops and _is_over_samples(loops[-1], methods) else None
 
 
-def _is_over_samples(loop: Loop) -> bool:
+def _is_over_samples(loop: Loop, methods: bool) -> bool:
     iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
     text = written(iterated).replace("\n", " ")
     if _BATCHES.fullmatch(text) or _MODEL.fullmatch(text):
@@ -187,7 +194,10 @@ def _is_over_samples(loop: Loop) -> bool:
         return False
     each = _counters(loop) if isinstance(loop, ast.While) else _names(_head(loop).target)
     carried = _carried(loop) - each
-    used = [set().union(*(_names(a) for a in _arguments(call))) for call in _works(loop)]
+    used = [
+        set().union(*map(_names, [*_arguments(call), *([call.func] if methods else [])]))
+        for call in _works(loop)
+    ]
     return any(each & one for one in used) and not any(carried & one for one in used)
 
 

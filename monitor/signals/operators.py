@@ -59,7 +59,7 @@ def overhead(window: Window) -> Overhead | None:
         return None
     ran = sum(device["kernels"] for device in trace.devices)
     # Who reads a value computes nothing, and no compiler takes it away.
-    ran -= _count(trace, _READ)
+    ran -= trace.count(_READ)
     steps = steps_in(trace)
     if not steps or ran <= 0:
         return None
@@ -81,12 +81,8 @@ def _trained(trace: Traced, ran: int) -> int:
 
     All of a job without gradients: its step has nothing else.
     """
-    nodes, parameters = (_count(trace, name) for name in (_NODE, _PARAMETER))
+    nodes, parameters = (trace.count(name) for name in (_NODE, _PARAMETER))
     return min(ran, PER_NODE * nodes + PER_PARAMETER * parameters) if nodes else ran
-
-
-def _count(trace: Traced, name: str) -> int:
-    return sum(int(call["count"]) for call in trace.calls(name))
 
 
 def _elsewhere(account: HostAccount) -> float:

@@ -123,6 +123,10 @@ class Traced:
         like = re.compile(pattern)
         return [call for call in self.answer.get("calls", ()) if like.fullmatch(call["name"])]
 
+    def count(self, pattern: str) -> int:
+        """Return how many such calls there are."""
+        return sum(int(call["count"]) for call in self.calls(pattern))
+
     def calls_per_step(self, pattern: str) -> Measure | None:
         """Return how often such calls are made in a step; ``None`` without steps."""
         if self.steps < LEAST_STEPS or "calls" not in self.answer:

@@ -288,6 +288,7 @@ def test_samples_that_are_scored_without_gradients(tmp_path: Path) -> None:
     [
         ("for row in rows:\n    out.append(torch.mean(row.float().pow(2)).sqrt())\n", 2),
         ("while k < len(a):\n    out.append(torch.abs(a[k] - b[k]).sum())\n    k += 1\n", 2),
+        ("for row in rows:\n    out.append(row.float().pow(2).mean().sqrt())\n", 2),
         ("worst = [torch.topk(row, 3).values for row in image_batch]\n", 1),
         ("scores = torch.stack([torch.norm(row) for row in rows])\n", 1),
     ],
@@ -315,6 +316,35 @@ def test_a_few_passes_are_no_batch(tmp_path: Path) -> None:
     assert is_silent(NAME, window(answer(DISPATCH, calls=calls), **job))
     calls["aten::mean"] = 32.0
     assert found(NAME, window(answer(DISPATCH, calls=calls), **job)).where[0].line == 2
+
+
+@pytest.mark.parametrize(("back", "share"), [(0.0, 0.2), (32.0, 0.8)])
+def test_what_follows_is_the_loops_where_gradients_come_back_through_it(
+    tmp_path: Path, back: float, share: float
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("for row in rows:\n    out.append(row.pow(2).mean())\nloss.backward()\n")
+    lines = (SourceLine(str(file), 2, "step", 0.2), SourceLine(str(file), 3, "step", 0.8))
+    calls = {"aten::pow": 32.0, "aten::mean": 33.0, "PowBackward0": back, "MeanBackward0": 1.0}
+    trace = answer(DISPATCH, calls=calls)
+    finding = found(NAME, window(trace, facts={"torch": {}}, lines=lines, inside=True))
+    assert finding.evidence[1].value == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for metric in metrics:\n    metric.update(out)\n",
+        "for env in environments:\n    seen.append(env.step())\n",
+        "for t in range(n):\n    h = h.mul(x[t]).abs()\n",
+    ],
+)
+def test_methods_that_are_no_operations_of_samples(tmp_path: Path, text: str) -> None:
+    lines = written(tmp_path, text, 2)
+    calls = {f"aten::{name}": 32.0 for name in ("mean", "mul", "abs", "sum")}
+    calls |= {"aten::linear": 3.0, "torch::autograd::AccumulateGrad": 6.0}
+    job = {"facts": {"torch": {}}, "lines": lines, "inside": True}
+    assert is_silent(NAME, window(answer(DISPATCH, calls=calls), **job))
 
 
 def test_without_a_trace_the_samples_say_that_the_loop_calls_the_framework(tmp_path: Path) -> None:
