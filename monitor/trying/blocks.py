@@ -109,6 +109,8 @@ class Block:
     is_on: bool
     began_ns: int
     ended_ns: int
+    # When the knob was turned: a step that had begun by then is of both settings.
+    turned_ns: int = 0
     steps: list[Step] = field(default_factory=list)
 
     def step_s(self, phases: Collection[Step]) -> float | None:
@@ -144,10 +146,14 @@ class Timeline:
         self.steps += reversed(new)
 
     def fill(self, block: Block) -> Block:
-        """Give a block the steps that lie in it, or partly."""
-        first = bisect.bisect_right(self.steps, block.began_ns, key=lambda s: s.ended_ns)
-        last = bisect.bisect_left(self.steps, block.ended_ns, key=lambda s: s.began_ns)
-        block.steps = self.steps[first:last]
+        """Give a block the steps that lie in it, or partly.
+
+        It keeps those that it has where they have been forgotten: another kind of step has begun.
+        """
+        if self.steps and self.steps[0].began_ns <= block.began_ns:
+            first = bisect.bisect_right(self.steps, block.began_ns, key=lambda s: s.ended_ns)
+            last = bisect.bisect_left(self.steps, block.ended_ns, key=lambda s: s.began_ns)
+            block.steps = [s for s in self.steps[first:last] if s.began_ns >= block.turned_ns]
         return block
 
     def middle_ns(self, since_ns: int = 0) -> float | None:
@@ -187,7 +193,8 @@ def measure(pairs: Iterable[tuple[Block, Block]], timeline: Timeline) -> Measure
         pairs_s.append((without, with_it))
         if without and with_it:
             ratios.append(math.log(without / with_it))
-    number = sum(s.number for b in blocks for s in b.steps)
+    # One on the edges of two blocks is one.
+    number = sum(step.number for step in {step for block in blocks for step in block.steps})
     off_s, on_s = (_mean([b for b in blocks if b.is_on is on], phases) for on in (False, True))
     return Measured(ratios, pairs_s, (off_s, on_s), number, len(phases))
 
@@ -199,7 +206,7 @@ def _mean(blocks: Iterable[Block], phases: Collection[Step]) -> float | None:
 
 def _phases(blocks: Sequence[Block], pauses: list[tuple[int, int]]) -> set[Step]:
     """Return the steps that are long and few, and that no collection made so."""
-    steps = [step for block in blocks for step in block.steps]
+    steps = {step for block in blocks for step in block.steps}
     if not steps:
         return set()
     bound = PHASE * statistics.median((s.ended_ns - s.began_ns) / s.number for s in steps)

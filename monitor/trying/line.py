@@ -44,7 +44,7 @@ class Line:
             match record:
                 case Pace():
                     self._take_pace(record)
-                case Gauges():
+                case Gauges() if self.link.monotonic_ns(record.t) >= self._began_ns:
                     self._lost = [*self._lost[:1], record.values.get(LOST) or 0.0]
                 case LongGc(generation=2):
                     end = self.link.monotonic_ns(record.t)

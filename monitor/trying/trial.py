@@ -169,7 +169,9 @@ class Trial:
             began = turned + round(chosen.settle_s * SECOND)
             if not self._stay(chosen.settle_s + chosen.block_s):
                 return None
-            blocks.append(Block(on, began, time.monotonic_ns()))
+            # The step that runs when the knob is turned next is of both settings.
+            ended = time.monotonic_ns() - round(self._step_ns)
+            blocks.append(Block(on, began, ended, turned))
         self.line.flush()
         return blocks[0], blocks[1]
 

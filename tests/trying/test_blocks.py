@@ -153,6 +153,42 @@ def test_long_pauses_of_the_collector_weigh_as_much_as_they_take() -> None:
     assert sum(rates) / len(rates) == pytest.approx(50 / sum(cycle) * SECOND, rel=0.01)
 
 
+@pytest.mark.parametrize("gives", [3.0, 1.5, 1.0, 0.5])
+def test_a_step_during_which_the_knob_is_turned_blurs_nothing(gives: float) -> None:
+    # Ten steps in a block, and what is left of a step goes on as fast as the knob is by then.
+    off = 100 * MS
+    rng = random.Random(5)
+    timeline, blocks = Timeline(), list[Block]()
+    now, began, left = 0, 0, 1.0
+    for on in [False, *[True, False, False, True] * 40]:
+        turned, until = now, now + 12 * off
+        takes = off / gives if on else off
+        while now < until:
+            spent = min(until - now, round(left * takes * rng.uniform(0.9, 1.1)))
+            left -= spent / takes
+            now += spent
+            if now < until:
+                timeline.steps.append(Step(began, now, 1))
+                began, left = now, 1.0
+        blocks.append(Block(on, turned + 2 * off, until - off, turned))
+    pairs = [
+        (timeline.fill(a), timeline.fill(b))
+        for a, b in zip(blocks[1::2], blocks[2::2], strict=True)
+    ]
+    ratios = measure(pairs, timeline).ratios
+    assert math.exp(sum(ratios) / len(ratios)) == pytest.approx(gives, rel=0.01)
+
+
+def test_steps_of_a_kind_that_has_ended_stay_where_they_were_counted() -> None:
+    timeline = Timeline()
+    timeline.add(100 * MS, 1, [10 * MS] * 10)
+    found = timeline.fill(Block(False, 20 * MS, 60 * MS))
+    timeline.steps.clear()
+    assert len(timeline.fill(found).steps) == 4
+    timeline.add(300 * MS, 1, [20 * MS] * 5)
+    assert len(timeline.fill(found).steps) == 4
+
+
 def test_the_middle_and_the_pauses_are_known_from_a_few() -> None:
     timeline = Timeline()
     assert timeline.middle_ns() is None
