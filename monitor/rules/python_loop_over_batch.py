@@ -4,8 +4,8 @@
 In the user's own source a loop around the lines where the main thread is found, or around those
 that called them, whose passes do not need one another, and which is in the framework most of the
 time. A trace, where there is one, must show the same function called many times in a step (JAX),
-or each layer many times for each pass back, or each operation that such a line names many times in
-a step (PyTorch).
+or each layer many times for each pass back (PyTorch). There it may also be an operation such as
+`mean` that such a loop names, many times in a step and without a gradient: a metric of each sample.
 
 ## Why it costs
 Each call costs microseconds before any number is multiplied, whatever its size: Python, a search
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
@@ -38,12 +38,10 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.loops import Looping, over_samples
-from whyidle.monitor.signals.operators import steps_in
+from whyidle.monitor.signals.operators import PER_OPERATOR_S, steps_in
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.source import calls, last
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -62,6 +60,14 @@ WORK_OF_A_CALL: Final = 0.15
 # where the weights do not fit into the cache (a fifth for 32 samples and layers of 128).
 LEFT_LEAST, LEFT_MOST = 0.1, 0.5
 
+# Operations whose gradient has a node of the same name, so that those of a model can be told.
+_ELEMENTARY: Final = re.compile(
+    "abs|exp|log|sqrt|rsqrt|pow|square|sin|cos|tanh|sigmoid|relu|softmax|log_softmax|mean|std|var"
+    "|norm|amax|amin|topk|sort|cumsum|clamp|round|floor|div|sub|mul|dot|mse_loss|l1_loss|median"
+)
+# A pass of a metric has some operations: so many calls at most, or it is work that a batch leaves.
+MOST_OF_A_PASS: Final = 20
+
 # Of the samples in the loop so many at least are in the framework, or in a line that may call it.
 OF_CALLS: Final = 0.5
 # Who waits in such a line has launched enough for the device to be behind.
@@ -70,36 +76,54 @@ _CALLS: Final = frozenset({HostClass.EAGER, HostClass.FRAMEWORK, HostClass.READ,
 
 def detect(window: Window) -> Verdict:
     """Judge loops over the samples of a batch."""
-    times = None if window.trace is None else _times(window, window.trace)
-    is_once = window.trace is not None and not _is_often(times)
-    if is_once and (window.uses("jax") or not window.job.lines):
-        return None
+    trace = window.trace
+    times = None if trace is None else _times(window, trace)
+    if trace is not None and not _is_often(times):
+        return _of_small(window, trace)
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
-    seen = step_samples(window.job)
+    loop = _loop(window)
+    if loop is None:
+        return window.lacks(Need.SOURCE)
+    # That each pass calls the framework, a trace shows; without one the samples must.
+    if loop.share < LEAST_SHARE or (times is None and not _is_of_calls(window, loop)):
+        return None
+    error = step_samples(window.job).error(loop.share)
+    if times is None and loop.share < error:
+        return window.lacks(Need.TRACE)
+    return _found(window, loop, (loop.share, error), times)
+
+
+def _of_small(window: Window, trace: Traced) -> Found | None:
+    """Judge loops that compute something of each sample, and no layer nor gradient."""
+    if window.uses("jax") or not window.job.lines:
+        return None
+    loop = _loop(window, lambda names: _is_often(_of_operations(trace, names)))
+    if loop is None or loop.inside < LEAST_SHARE:
+        return None
+    times = _of_operations(trace, loop.calls)
+    if times is None or not _is_short(window, loop.inside / times[1].value):
+        return None
+    # What follows it does not go back through it.
+    error = step_samples(window.job).error(loop.inside)
+    return _found(window, loop, (loop.inside, error), times)
+
+
+def _loop(window: Window, fits: Callable[[set[str]], bool] | None = None) -> Looping | None:
     rows = () if window.host is None else window.host.rows
     # A validation goes through batches as well, and what it calls trains nothing.
     steps = [row for row in rows if row.phase is Phase.STEP] or rows
     chains = ((row.frames, row.share) for row in steps)
-    # A trace tells methods of samples from those of metrics: the first are operations.
-    loop = over_samples(seen.lines, chains, methods=is_once)
-    if loop is None:
-        return None if is_once else window.lacks(Need.SOURCE)
-    share = loop.share
-    if is_once and window.trace is not None:
-        names = _names(loop, steps)
-        times = _of_operations(window.trace, names)
-        share = loop.share if _goes_back(window.trace, names) else loop.inside
-    # That each pass calls the framework, a trace shows; without one the samples must.
-    often = _is_often(times) if window.trace is not None else _is_of_calls(window, loop)
-    if share < LEAST_SHARE or not often:
-        return None
-    if times is None and share < seen.error(share):
-        return window.lacks(Need.TRACE)
+    return over_samples(step_samples(window.job).lines, chains, fits=fits)
+
+
+def _found(
+    window: Window, loop: Looping, share: tuple[float, float], times: tuple[str, Measure] | None
+) -> Found:
     counted = () if times is None else (Evidence.of(*times),)
     return Found(
-        gain=_gain(window, share, seen.error(share), times),
-        evidence=(*counted, Evidence.of("main thread on the loop", window.job.sampled(share))),
+        gain=_gain(window, *share, times),
+        evidence=(*counted, Evidence.of("main thread on the loop", window.job.sampled(share[0]))),
         where=own(loop.where),
         confidence=Confidence.INFERRED,
         slice=Slice.IDLE_DISPATCH,
@@ -150,32 +174,27 @@ def _of_functions(trace: Traced) -> tuple[str, Measure] | None:
     return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
 
 
-def _names(loop: Looping, rows: Iterable[HostRow]) -> set[str]:
-    """Return what a pass of the loop calls, itself and further in."""
-    mine = {(place.file, place.line) for place in loop.where}
-    inside = set[tuple[str, int]]()
-    for row in rows:
-        ends = [n for n, f in enumerate(row.frames) if (f.file, f.line) in mine]
-        inside |= {(f.file, f.line) for f in row.frames[: ends[-1] if ends else 0]}
-    return {*loop.calls, *(last(call) for line in inside for call in calls(*line))}
+def _of_operations(trace: Traced, names: Collection[str]) -> tuple[str, Measure] | None:
+    """Return how often in a step the rarest of these operations runs without a gradient.
 
-
-def _of_operations(trace: Traced, names: set[str]) -> tuple[str, Measure] | None:
-    """Return how often in a step the rarest of these operations runs."""
-    counts = ((trace.count(f"aten::{re.escape(name)}_?"), name) for name in names)
-    ran = [each for each in counts if each[0]]
+    What the model itself makes of them has one, which the count of those that come back shows.
+    """
+    alone = []
+    for name in filter(_ELEMENTARY.fullmatch, names):
+        if ran := trace.count(f"aten::{name}"):
+            node = name.replace("_", "")
+            alone.append((ran - trace.count(rf"(?i:(.*::)?{node}Backward\d)"), name))
     steps = steps_in(trace)
-    if not ran or not steps:
+    if not alone or not steps:
         return None
-    count, name = min(ran)
+    count, name = min(alone)
     return f"calls of '{name}' in a step", trace.measure(count / steps, "count")
 
 
-def _goes_back(trace: Traced, names: set[str]) -> bool:
-    """Tell whether gradients come back through the passes: then what follows is theirs, too."""
-    steps = steps_in(trace)
-    like = "|".join(map(re.escape, names))
-    return bool(steps) and trace.count(rf"(?i:({like})Backward\d)") >= LEAST_TIMES * steps
+def _is_short(window: Window, share: float) -> bool:
+    """Tell whether this part of a step is a few calls: else it computes something."""
+    step = window.step_s
+    return step is not None and share * step.value <= MOST_OF_A_PASS * PER_OPERATOR_S
 
 
 def _gain(window: Window, share: float, error: float, times: tuple[str, Measure] | None) -> Gain:

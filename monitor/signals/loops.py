@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -51,7 +51,8 @@ _TRAINS: Final = re.compile(
 _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|blocks)\b.*")
 # What a model consists of, and no batch: an optimizer or a norm goes through them.
 _MODEL: Final = re.compile(
-    r".*(param|grad|module|children|buffers|state_dict)\w*\b.*|(.*\.)?weights"
+    r"_?(named_)?(parameters|modules|children|buffers)|params|grads|gradients|weights"
+    r"|param_groups|state_dict|model"
 )
 # Where the device, or autograd, does what such a loop has asked for.
 _FOLLOWS: Final = re.compile(
@@ -73,7 +74,7 @@ class Looping:
     where: tuple[Place, ...]
     # Without what they make wait.
     inside: float = 0.0
-    # What a pass calls, by the last part of its name.
+    # What a pass of the one with the most time calls, by the last part of its name.
     calls: frozenset[str] = frozenset()
 
 
@@ -81,21 +82,27 @@ def over_samples(
     lines: Iterable[SourceLine],
     chains: Iterable[tuple[tuple[CodeLine, ...], float]] = (),
     *,
-    methods: bool = False,
+    fits: Callable[[set[str]], bool] | None = None,
 ) -> Looping | None:
     """Return the time on such loops, at any depth of calls; ``None``: no source could be read.
 
     ``chains`` are the user's lines from the innermost out, with shares; without them ``lines``.
-    With ``methods`` also loops that only call those of what they go through: a batch's rows, but
-    as well a list of metrics, so that something else must tell them apart.
+    With ``fits`` those of whose calls it says so, by the last parts of their names, also where they
+    are methods of what the loop goes through: rows of a batch, but as well a list of metrics.
     """
     stacks = list(chains) or [((_code(line),), line.share) for line in lines]
     stacks = [(frames, share) for frames, share in stacks if frames]
     if not any(tree_of(frames[0].file) for frames, _ in stacks):
         return None
-    found = [(frames, share, _sample_loop(frames, methods)) for frames, share in stacks]
+    found = [(frames, share, _sample_loop(frames, fits is not None)) for frames, share in stacks]
     training = {spot for frames, _, _ in found for spot in _trained(frames)}
     inside = [(f, share, at) for f, share, at in found if at and _spot(*at) not in training]
+    called: dict[Spot, set[str]] = {}
+    for frames, _, (line, loop) in inside:
+        further = (call for f in frames[: frames.index(line)] for call in calls(f.file, f.line))
+        names_called = {last(call) for call in [*_calls_in(loop), *further]}
+        called.setdefault(_spot(line, loop), set()).update(names_called)
+    inside = [each for each in inside if fits is None or fits(called[_spot(*each[2])])]
     if not inside:
         return Looping(0.0, ())
     # Who runs such a loop, and what each pass calls: elsewhere, too, it is the same work.
@@ -109,9 +116,9 @@ def over_samples(
     inside_of = sum(shares.values())
     share = min(1.0, inside_of + min(sum(around), MOST_FOLLOWING * inside_of))
     most = sorted(shares.items(), key=lambda item: -item[1])
-    called = {last(call) for _, _, (_, loop) in inside for call in _calls_in(loop)}
+    hottest = next(_spot(*at) for _, _, at in inside if at[0] == most[0][0])
     where = tuple(Place(*line, part) for line, part in most)
-    return Looping(share, where, min(1.0, inside_of), frozenset(called))
+    return Looping(share, where, min(1.0, inside_of), frozenset(called[hottest]))
 
 
 @lru_cache(maxsize=4096)
@@ -184,8 +191,7 @@ def _loop_at(line: CodeLine, methods: bool) -> Loop | None:
 
 def _is_over_samples(loop: Loop, methods: bool) -> bool:
     iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
-    text = written(iterated).replace("\n", " ")
-    if _BATCHES.fullmatch(text) or _MODEL.fullmatch(text):
+    if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
         return False
     if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated)):
         return False
@@ -194,11 +200,18 @@ def _is_over_samples(loop: Loop, methods: bool) -> bool:
         return False
     each = _counters(loop) if isinstance(loop, ast.While) else _names(_head(loop).target)
     carried = _carried(loop) - each
+    if methods and (carried or _is_of_a_model(iterated)):
+        return False
     used = [
         set().union(*map(_names, [*_arguments(call), *([call.func] if methods else [])]))
         for call in _works(loop)
     ]
     return any(each & one for one in used) and not any(carried & one for one in used)
+
+
+def _is_of_a_model(iterated: ast.expr) -> bool:
+    parts = {part for name in _names(iterated) for part in name.split(".")}
+    return any(_MODEL.fullmatch(part) for part in parts)
 
 
 def _head(loop: ast.For | Comprehension) -> ast.For | ast.comprehension:
