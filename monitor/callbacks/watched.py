@@ -75,7 +75,8 @@ def numbers(told: dict[str, Any]) -> dict[str, float]:
     found = {f"{PREFIX}{part}": float(share) for part, share in told.get("parts", {}).items()}
     idle = [share for part, share in told.get("parts", {}).items() if part.startswith("idle_")]
     if idle:
-        found[f"{PREFIX}idle"] = round(float(sum(idle)), 4)
+        # Each is rounded: together they may be a little more than all.
+        found[f"{PREFIX}idle"] = min(1.0, round(float(sum(idle)), 4))
     for finding in told.get("findings", [])[:1]:
         if finding.get("speedup"):
             found[f"{PREFIX}speedup_low"] = float(finding["speedup"][0])

@@ -123,6 +123,9 @@ def test_news_come_once_as_numbers_for_a_logger() -> None:
         "whyidle/idle": 0.7, "whyidle/speedup_low": 1.5, "whyidle/speedup_high": 2.0,
     }  # fmt: skip
     assert watched.news() is None
+    parts = {"idle_input": 0.7905, "idle_gc": 0.0012, "idle_unknown": 0.2084}
+    marks.told = {**TOLD, "parts": parts, "findings": []}
+    assert (watched.news() or {})["whyidle/idle"] == 1
     marks.told = {**TOLD, "parts": {}, "findings": []}
     assert watched.news() == {}
 
