@@ -3,7 +3,7 @@
 Run: .venv/bin/python benchmarks/tries_coverage.py [--tries 4] [--write] [JOB ...]
 Each job turns the knob itself, in turns of a second, before the tries and after them, with no
 monitor near: that is the truth. It has an interval, too: an answer counts as right where it holds
-the middle of the truth; how many meet its interval is told beside it.
+the middle of the truth; how many overlap with its interval is printed beside that.
 ``--write`` puts the jobs that ran into ``figures.json``, under ``try``. A quiet machine.
 """
 

@@ -60,7 +60,7 @@ WORK_OF_A_CALL: Final = 0.15
 # where the weights do not fit into the cache (a fifth for 32 samples and layers of 128).
 LEFT_LEAST, LEFT_MOST = 0.1, 0.5
 
-# Operations whose gradient has a node of the same name, so that those of a model can be told.
+# Operations whose gradient has a node of the same name, which shows how many are the model's.
 _ELEMENTARY: Final = re.compile(
     "abs|exp|log|sqrt|rsqrt|pow|square|sin|cos|tanh|sigmoid|relu|softmax|log_softmax|mean|std|var"
     "|norm|amax|amin|topk|sort|cumsum|clamp|round|floor|div|sub|mul|dot|mse_loss|l1_loss|median"

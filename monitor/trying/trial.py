@@ -176,11 +176,12 @@ class Trial:
         return blocks[0], blocks[1]
 
     def _measured(self) -> Measured:
-        """Return what all pairs say by now: the step on the last edge may have ended since."""
-        fill = self.line.timeline.fill
-        return measure(
-            [(fill(first), fill(second)) for first, second in self._pairs], self.line.timeline
-        )
+        """Return what all pairs say by now: the step on an edge may have ended since."""
+        timeline = self.line.timeline
+        for pair in self._pairs[-2:]:
+            for block in pair:
+                timeline.fill(block)
+        return measure(self._pairs, timeline)
 
     def _turn(self, *, on: bool) -> int | None:
         """Turn the knob, if it is not there yet; return when that was."""
