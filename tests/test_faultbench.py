@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import random
+import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.faultbench import fit, truth
-from benchmarks.faultbench.cases import HEALTHY, Case, cases, sample
+from benchmarks.faultbench.cases import HEALTHY, Case, cases, due, sample
 from benchmarks.faultbench.check_family import mistakes
 from benchmarks.faultbench.jobs import Failed
 from benchmarks.faultbench.judge import judged
@@ -71,6 +72,58 @@ def test_a_sample_takes_families_in_turn_and_grows() -> None:
     assert Counter(case.family for case in small) == Counter(families())
     assert large[: len(small)] == small
     assert len({case.id for case in large}) == len(large)
+
+
+def test_what_is_due_is_of_the_family_of_which_least_is_known() -> None:
+    some = [Case(family, fault, scale, 35) for family in "ab"
+            for fault, scale in [(HEALTHY, 1), ("x", 1), ("y", 4), ("z", 1), ("v", 1)]]  # fmt: skip
+    known = {"a.x.x1", "a.z.x1", "b.y.x4"}
+    assert {case.id for case in due(some, known, 8)} == {"b.x.x1", "b.z.x1", "b.v.x1"}
+    assert due(some, known, 2) == due(some, known, 8)[:2]
+    known |= {"b.x.x1", "b.z.x1", "b.v.x1"}
+    assert [case.family for case in due(some, known, 8)] == ["a"]
+    assert due(some, {case.id for case in some}, 8) == []
+
+
+class Stepping:
+    """A program that makes a step of eight samples each so many seconds of a clock."""
+
+    is_running = True
+
+    def __init__(self, step_s: float) -> None:
+        self.now, self.step_s = 0.0, step_s
+        self.sent: list[int] = []
+
+    def counted(self) -> tuple[int, int]:
+        steps = int(self.now / self.step_s)
+        return steps, 8 * steps
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def send(self, sign: int) -> None:
+        self.sent.append(sign)
+
+    def check(self) -> None: ...
+
+
+@pytest.mark.parametrize("step_s", [0.0005, 0.003, 0.11, 0.73])
+def test_a_turn_counts_whole_steps(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+    job = Stepping(step_s)
+    monkeypatch.setattr(truth.time, "sleep", job.sleep)
+    monkeypatch.setattr(truth.time, "monotonic", lambda: job.now)
+    samples, steps = truth._turn(job)  # type: ignore[arg-type]
+    assert steps == pytest.approx(1 / step_s, rel=0.015)
+    assert samples == pytest.approx(8 * steps)
+    assert job.sent == [signal.SIGCONT, signal.SIGSTOP]
+
+
+def test_a_program_that_makes_no_step_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Stepping(100)
+    monkeypatch.setattr(truth.time, "sleep", job.sleep)
+    monkeypatch.setattr(truth.time, "monotonic", lambda: job.now)
+    assert truth._turn(job) == (0, 0)  # type: ignore[arg-type]
+    assert job.now == pytest.approx(truth.LONGEST_TURN_S, abs=0.5)
 
 
 def program() -> Program:

@@ -4,7 +4,7 @@ Truth, recording and judgement of a case are kept apart, so that a changed rule 
 recordings in minutes. Whatever is there is not made again: a run that was cut goes on.
 
 Run: .venv/bin/python -m benchmarks.faultbench [truth] [record] [judge] [--family F] [--fault M]
-     [--sample N] [--anew] [--report]
+     [--sample N] [--side S] [--due N] [--anew] [--report]
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from benchmarks.faultbench.cases import HEALTHY, Case, cases, sample
+from benchmarks.faultbench.cases import HEALTHY, Case, Side, cases, due, sample
 from benchmarks.faultbench.jobs import Failed
 from benchmarks.faultbench.judge import judged
 from benchmarks.faultbench.recordings import NAME, record
 from benchmarks.faultbench.report import scored, tables
-from benchmarks.faultbench.truth import measured
+from benchmarks.faultbench.truth import is_fault, measured
 
 HERE: Final = Path(__file__).parent
 TRUTH: Final = HERE / "truth.json"
@@ -88,6 +88,21 @@ def watch(chosen: list[Case], recordings: Path, *, anew: bool) -> None:
         print(f"{case.id}: {said}, {size:.2f} MB, {time.monotonic() - began:.0f} s", flush=True)
 
 
+def measure_due(chosen: list[Case], most: int) -> list[Case]:
+    """Measure so many faults more; return all that cost something and are not recorded."""
+    failed = 0
+    while most > 0 and (some := due(chosen, _read(TRUTH), min(most, AT_ONCE))):
+        measure(some, anew=False)
+        most -= len(some)
+        # A program that does not start is due again: once more is enough.
+        failed = failed + 1 if some[0].id not in _read(TRUTH) else 0
+        if failed > 1:
+            print(f"{some[0].twin} makes no steps; --family names others", flush=True)
+            break
+    known = _read(TRUTH)
+    return [c for c in chosen if is_fault(known.get(c.id, {}).get("gain", (1.0, 1.0)))]
+
+
 def _row(case: Case, path: Path, truth: dict[str, Any]) -> dict[str, Any]:
     return judged(case, path, truth)
 
@@ -112,6 +127,13 @@ def asked() -> argparse.Namespace:
     wanted.add_argument("--family", action="append", default=[])
     wanted.add_argument("--fault", action="append", default=[])
     wanted.add_argument("--sample", type=int, help="so many cases, of each family in turn")
+    wanted.add_argument("--side", choices=get_args(Side), help="only families of this side")
+    wanted.add_argument(
+        "--due",
+        type=int,
+        metavar="N",
+        help="measure N faults more, and record those that cost something",
+    )
     wanted.add_argument("--anew", action="store_true", help="also what is there already")
     wanted.add_argument("--recordings", type=Path, default=HERE / "recordings")
     wanted.add_argument("--report", action="store_true", help="only print what was judged last")
@@ -152,7 +174,7 @@ def main() -> None:
     if given.report:
         print(shown(given.family, given.fault))
         return
-    chosen = list(cases(given.family, given.fault))
+    chosen = [c for c in cases(given.family, given.fault) if given.side in (None, c.side)]
     if given.sample:
         chosen = sample(chosen, given.sample)
     if given.list:
@@ -165,12 +187,14 @@ def main() -> None:
 
 def do(given: argparse.Namespace, chosen: list[Case]) -> None:
     """Run the stages that were asked for."""
-    if "truth" in given.stage:
+    if given.due is not None:
+        chosen = measure_due(chosen, given.due)
+    elif "truth" in given.stage:
         measure(chosen, anew=given.anew)
     if "record" in given.stage:
         watch(chosen, given.recordings, anew=given.anew)
     if "judge" in given.stage:
-        whole = not (given.family or given.fault or given.sample)
+        whole = not (given.family or given.fault or given.sample or given.side or given.due)
         report(list(judge(chosen, given.recordings)), whole=whole)
 
 

@@ -7,7 +7,8 @@ them, and a new family moves no other.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -73,6 +74,24 @@ def sample(some: Sequence[Case], size: int) -> list[Case]:
         mine = sorted((_drawn("sample", case.id), case) for case in some if case.family == family)
         ranked += [(rank, draw, case) for rank, (draw, case) in enumerate(mine)]
     return [case for _, _, case in sorted(ranked)[:size]]
+
+
+def due(some: Sequence[Case], known: Collection[str], most: int) -> list[Case]:
+    """Return the faults to measure next: of the family of which least is known, all of one size.
+
+    ``some``: all there are; ``known``: the names of those that were measured; ``most``: so many.
+    """
+    faults = [case for case in some if case.fault != HEALTHY]
+    measured = Counter(case.family for case in faults if case.id in known)
+    # Those of one size take turns with one healthy twin: the more of them, the less time for each.
+    groups: dict[tuple[str, float], list[Case]] = {}
+    for case in faults:
+        if case.id not in known:
+            groups.setdefault((case.family, case.scale), []).append(case)
+    if not groups:
+        return []
+    first = min(groups, key=lambda key: (measured[key[0]], -len(groups[key]), key))
+    return sorted(groups[first], key=lambda case: _drawn("sample", case.id))[:most]
 
 
 def _case(family: str, fault: str, scale: float) -> Case:

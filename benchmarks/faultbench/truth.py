@@ -31,6 +31,7 @@ START_TOGETHER: Final = 3
 WARM_STEPS: Final = 5
 # It is looked at after each round: at 95% one in twenty faults that cost nothing would seem to.
 SURE: Final = 0.99
+LOOK_S: Final = 0.004
 # A turn lasts at least so many steps, or its rate is an accident.
 LEAST_STEPS: Final = 8
 LONGEST_TURN_S: Final = 15.0
@@ -51,17 +52,25 @@ def _turn(job: Job) -> Rate:
     job.send(signal.SIGCONT)
     # What stood still has to come back, and what was fetched ahead meanwhile is used up.
     time.sleep(0.3)
-    began, (steps, samples) = time.monotonic(), job.counted()
-    while True:
-        time.sleep(0.02)
-        now, (steps_now, samples_now) = time.monotonic(), job.counted()
-        took = now - began
-        enough = took >= TURN_S and steps_now - steps >= LEAST_STEPS
-        if enough or took > LONGEST_TURN_S or not job.is_running:
+    last = job.counted()
+    first: tuple[int, int] | None = None
+    began = first_at = last_at = time.monotonic()
+    while job.is_running and time.monotonic() - began < LONGEST_TURN_S:
+        time.sleep(LOOK_S)
+        # From the end of a step to the end of a step: of eight, a part of one is too much.
+        if (counted := job.counted()) == last:
+            continue
+        last, last_at = counted, time.monotonic()
+        if first is None:
+            first, first_at = last, last_at
+        elif last_at - first_at >= TURN_S and last[0] - first[0] >= LEAST_STEPS:
             break
     job.send(signal.SIGSTOP)
     job.check()
-    return (samples_now - samples) / took, (steps_now - steps) / took
+    took = last_at - first_at
+    if first is None or not took:
+        return 0.0, 0.0
+    return (last[1] - first[1]) / took, (last[0] - first[0]) / took
 
 
 class _Start:
