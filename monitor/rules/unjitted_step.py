@@ -48,7 +48,6 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HOST_WORK
 from whyidle.monitor.signals.activity import drawing
-from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.eager import (
     CONTROL,
     OWN,
@@ -184,11 +183,11 @@ def _gain(window: Window, seen: _Seen) -> Gain:
 
 def _on_other_threads(window: Window, seen: _Seen) -> float:
     """Return what other threads compute on a CPU, joined and spread over all cores: that stays."""
-    account = window.core_account
+    account, runs = window.core_account, window.computing
     # Compilers have threads, too.
-    if account is None or window.device != "cpu" or seen.loops:
+    if account is None or runs is None or window.device != "cpu" or seen.loops:
         return 0.0
-    return JOINED * account.runs[Runner.THREADS] / account.cores
+    return JOINED * runs / account.cores
 
 
 def _taken(window: Window, seen: _Seen) -> tuple[float, float]:

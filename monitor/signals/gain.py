@@ -50,14 +50,18 @@ def _waits(window: Window) -> float | None:
 
 def _works(window: Window) -> tuple[float, float] | None:
     """Return the least and the most of the time in which the device works; ``None``: not known."""
-    traced = () if window.trace is None else (busy(window.trace),)
-    account = window.core_account
-    if account is not None and window.works_ahead:
+    trace, account, runs = window.trace, window.core_account, window.computing
+    known = [] if trace is None else [busy(trace)]
+    if account is not None and runs is not None and window.works_ahead:
+        if trace is not None and not account.is_full:
+            # An execution that is open computes while a thread runs; a wait for ranks needs none.
+            ranks = trace.share(Slice.EXPOSED_COMM)
+            most = runs + account.runs[Runner.MAIN_THREAD] + (ranks.value if ranks else 0.0)
+            known = [min(most, known[0])]
         # Other threads compute: side by side on all cores at best, one after the other at worst.
         # A trace is of a moment, and slows what it shows: what they run by the kernel counts too.
-        runs = account.runs[Runner.THREADS]
-        traced = (*traced, runs / account.cores, min(1.0, runs))
-    return (min(traced), max(traced)) if traced else None
+        known += [runs / account.cores, min(1.0, runs)]
+    return (min(known), max(known)) if known else None
 
 
 def of_waits(window: Window, waiting: float) -> Gain:

@@ -213,9 +213,9 @@ class Window:
 
         As much as these run, beyond the time in which it waits for them; ``None``: not known.
         """
-        if self._traced or self.host is None or self.core_account is None:
+        if self._traced or self.host is None or self.computing is None:
             return None
-        runs = min(1.0, self.core_account.runs[Runner.THREADS])
+        runs = min(1.0, self.computing)
         works = self.host.share(*OWN_WORK)
         waits = self.host.share(HostClass.FRAMEWORK_WAIT, HostClass.READ, HostClass.COMPILE)
         return min(1.0, max(0.0, runs - waits) / works) if works else 0.0
@@ -267,6 +267,17 @@ class Window:
     def core_account(self) -> CoreAccount | None:
         """Who runs on the cores that the job may use; ``None``: not measured."""
         return cores_of(self.job)
+
+    @cached_property
+    def computing(self) -> float | None:
+        """The cores on which other threads of its process compute; ``None``: not measured.
+
+        Who keeps Python's lock from the main thread runs Python meanwhile, and computes nothing.
+        """
+        if self.core_account is None:
+            return None
+        locked = 0.0 if self.host is None else self.host.share(HostClass.LOCK)
+        return max(0.0, self.core_account.runs[Runner.THREADS] - locked)
 
     @cached_property
     def loading(self) -> Loading | None:

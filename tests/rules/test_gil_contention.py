@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.rules.windows import cannot_judge, found, is_silent, recorded, window
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, window
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.window import Window
@@ -31,7 +34,13 @@ STYLES = {
 }
 
 
-def job(style: str, locked: float, facts: dict[str, dict[str, str]]) -> Window:
+def job(
+    style: str,
+    locked: float,
+    facts: dict[str, dict[str, str]],
+    *answers: dict[str, Any],
+    means: dict[m.Metric, float] | None = None,
+) -> Window:
     file, function, other, holds = STYLES[style]
     waits, holder = CodeLine(file, 9, function), CodeLine(other, 33, holds)
     library = CodeLine("/usr/lib/python3.11/random.py", 4, "randrange")
@@ -40,7 +49,7 @@ def job(style: str, locked: float, facts: dict[str, dict[str, str]]) -> Window:
     samples.count(Chain((waits,), waits), 1000, 1000, 0, 1000 * locked)
     holders.count(Chain((holder,), library, library), 750 * locked)
     holders.count(Chain((holder._replace(line=34),), None, None), 250 * locked)
-    return window(stacks=samples, holders=holders, facts=facts, inside=True)
+    return window(*answers, stacks=samples, holders=holders, facts=facts, inside=True, means=means)
 
 
 @pytest.mark.parametrize("facts", [TORCH, JAX])
@@ -58,6 +67,41 @@ def test_the_line_that_has_the_lock_is_named(style: str, facts: dict[str, dict[s
 @pytest.mark.parametrize("style", STYLES)
 def test_a_thread_that_seldom_runs_python_is_no_fault(style: str) -> None:
     assert is_silent(NAME, job(style, 0.03, TORCH))
+
+
+def cpu(threads: float) -> dict[m.Metric, float]:
+    """Return what the kernel says of a process on four cores, of which some are free."""
+    main = 0.05
+    used = {m.JOB_CPU: main + threads, m.PROCESS_CPU: main + threads, m.JOB_MAIN_THREAD: main}
+    return {**used, m.HOST_CORES: 4.0, m.HOST_CPU: (main + threads) / 4}
+
+
+@pytest.mark.parametrize("open_share", [None, 0.3, 0.99])
+@pytest.mark.parametrize("style", STYLES)
+def test_who_keeps_the_lock_computes_nothing_for_a_backend_of_jax(
+    style: str, open_share: float | None
+) -> None:
+    """Nor does an execution that is open all the time, with no core to run on."""
+    traces = () if open_share is None else (answer({Slice.COMPUTE: open_share}),)
+    gain = found(NAME, job(style, 0.8, JAX, *traces, means=cpu(1.0))).gain
+    assert gain is not None
+    assert gain.low > 0.6
+    assert gain.high == pytest.approx(0.8, abs=0.05)
+
+
+def test_an_execution_that_waits_for_other_ranks_works_without_a_core() -> None:
+    waits = answer({Slice.COMPUTE: 0.09, Slice.EXPOSED_COMM: 0.9})
+    gain = found(NAME, job("a script", 0.5, JAX, waits, means=cpu(0.6))).gain
+    assert gain is not None
+    assert gain.low < 0.05
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_what_other_threads_compute_besides_stays(style: str) -> None:
+    gain = found(NAME, job(style, 0.4, JAX, means=cpu(1.3))).gain
+    assert gain is not None
+    assert gain.low < 0.15
+    assert gain.high == pytest.approx(0.4, abs=0.05)
 
 
 def test_without_the_thread_that_has_it_the_lines_that_wait_are_named() -> None:
