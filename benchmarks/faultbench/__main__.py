@@ -89,7 +89,7 @@ def watch(chosen: list[Case], recordings: Path, *, anew: bool) -> None:
 
 
 def measure_due(chosen: list[Case], most: int) -> list[Case]:
-    """Measure so many faults more; return all that cost something and are not recorded."""
+    """Measure so many faults more; return all that are known to cost something."""
     failed = 0
     while most > 0 and (some := due(chosen, _read(TRUTH), min(most, AT_ONCE))):
         measure(some, anew=False)
@@ -187,14 +187,15 @@ def main() -> None:
 
 def do(given: argparse.Namespace, chosen: list[Case]) -> None:
     """Run the stages that were asked for."""
+    watched = chosen
     if given.due is not None:
-        chosen = measure_due(chosen, given.due)
+        watched = measure_due(chosen, given.due)
     elif "truth" in given.stage:
         measure(chosen, anew=given.anew)
     if "record" in given.stage:
-        watch(chosen, given.recordings, anew=given.anew)
+        watch(watched, given.recordings, anew=given.anew)
     if "judge" in given.stage:
-        whole = not (given.family or given.fault or given.sample or given.side or given.due)
+        whole = not (given.family or given.fault or given.sample or given.side)
         report(list(judge(chosen, given.recordings)), whole=whole)
 
 
