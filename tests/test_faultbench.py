@@ -107,22 +107,25 @@ class Stepping:
     def check(self) -> None: ...
 
 
-@pytest.mark.parametrize("step_s", [0.0005, 0.003, 0.11, 0.73])
-def test_a_turn_counts_whole_steps(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+def turned(monkeypatch: pytest.MonkeyPatch, step_s: float) -> tuple[Stepping, truth.Rate]:
+    """Give a program of such steps its turn; return what it saw, and its rate."""
     job = Stepping(step_s)
     monkeypatch.setattr(truth.time, "sleep", job.sleep)
     monkeypatch.setattr(truth.time, "monotonic", lambda: job.now)
-    samples, steps = truth._turn(job)  # type: ignore[arg-type]
+    return job, truth._turn(job)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("step_s", [0.0005, 0.003, 0.11, 0.73])
+def test_a_turn_counts_whole_steps(monkeypatch: pytest.MonkeyPatch, step_s: float) -> None:
+    job, (samples, steps) = turned(monkeypatch, step_s)
     assert steps == pytest.approx(1 / step_s, rel=0.015)
     assert samples == pytest.approx(8 * steps)
     assert job.sent == [signal.SIGCONT, signal.SIGSTOP]
 
 
 def test_a_program_that_makes_no_step_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Stepping(100)
-    monkeypatch.setattr(truth.time, "sleep", job.sleep)
-    monkeypatch.setattr(truth.time, "monotonic", lambda: job.now)
-    assert truth._turn(job) == (0, 0)  # type: ignore[arg-type]
+    job, rate = turned(monkeypatch, 100)
+    assert rate == (0, 0)
     assert job.now == pytest.approx(truth.LONGEST_TURN_S, abs=0.5)
 
 

@@ -31,6 +31,7 @@ START_TOGETHER: Final = 3
 WARM_STEPS: Final = 5
 # It is looked at after each round: at 95% one in twenty faults that cost nothing would seem to.
 SURE: Final = 0.99
+# How late the end of a step may be seen: half a per cent of the shortest turn.
 LOOK_S: Final = 0.004
 # A turn lasts at least so many steps, or its rate is an accident.
 LEAST_STEPS: Final = 8
