@@ -29,7 +29,10 @@ BLOCK_SECONDS = 0.05
 # What comes before a block; of long steps fewer: what is new is little beside them.
 WARM_STEPS, WARM_SECONDS = 200, 0.05
 SIZES = (8, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 2560, 3072, 3328, 3584, 4096)
-FEATURES, BATCH = 64, 32
+FEATURES, BATCH, BATCHES = 64, 32, 2_000
+if ON_GPU:
+    SIZES = (8, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288)
+    BATCH, BATCHES = 4096, 200
 TRACES = 2
 TRACE_SECONDS = 0.25
 # The longest that a trace may take to come, and what is let pass before the next one.
@@ -62,7 +65,7 @@ def torch_steps(size: int) -> Step:
     # A head is trained: what an optimizer takes for millions of values hides its hooks.
     model[:-1].requires_grad_(requires_grad=False)
     optimizer = torch.optim.SGD(model[-1].parameters(), lr=1e-6)
-    rows = data.TensorDataset(torch.randn(2_000, BATCH, FEATURES))
+    rows = data.TensorDataset(torch.randn(BATCHES, BATCH, FEATURES))
     batches = endless(data.DataLoader(rows, batch_size=None))
     clock = time.thread_time_ns
 
@@ -111,23 +114,24 @@ def jax_steps(size: int) -> Step:
     jax: Any = importlib.import_module("jax")
     x = jax.random.normal(jax.random.key(1), (size, size))
 
-    def loss_of(w: Any) -> Any:
+    def loss_of(w: Any, x: Any) -> Any:
         return ((x @ w) ** 2).mean()
 
+    # The data as an argument: a constant would be part of the program, and of each trace.
     @jax.jit  # type: ignore[untyped-decorator,unused-ignore]
-    def update(w: Any) -> Any:
-        loss, grad = jax.value_and_grad(loss_of)(w)
+    def update(w: Any, x: Any) -> Any:
+        loss, grad = jax.value_and_grad(loss_of)(w, x)
         return w - 1e-6 * grad, loss
 
     state = [jax.random.normal(jax.random.key(2), (size, size))]
     clock = time.thread_time_ns
 
     def short() -> object:
-        state[0], loss = update(state[0])
+        state[0], loss = update(state[0], x)
         return float(loss)
 
     def long() -> object:
-        state[0], loss = update(state[0])
+        state[0], loss = update(state[0], x)
         began = clock()
         value = float(loss)
         spent.append(clock() - began)

@@ -67,7 +67,7 @@ def everything(options: argparse.Namespace, work: str) -> int:
     """Run the checks, one after the other."""
     # As it belongs into a recording: no folder of this machine.
     words = ["gpu_check.py", *(["--quick"] if options.quick else [])]
-    for option in ("only", "pairs"):
+    for option in ("only", "parts"):
         words += [f"--{option}", *chosen] if (chosen := getattr(options, option)) else []
     facts = runner.facts() | {"quick": options.quick, "command": shlex.join(words)}
     is_real = facts["model"] is not None and not facts["fake"]
@@ -82,7 +82,7 @@ def everything(options: argparse.Namespace, work: str) -> int:
         seconds = QUICK_SECONDS if options.quick else CHECKS[name][0]
         # The last one takes what the others left.
         until = last if name == names[-1] else min(last, time.monotonic() + seconds)
-        asked = [name, work, until, is_real, options.quick, options.pairs]
+        asked = [name, work, until, is_real, options.quick, options.parts]
         checks.append(runner.Result(name))
         try:
             folder = options.out / name
@@ -102,7 +102,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="a folder for all")
     parser.add_argument("--wheels", type=Path, help="a folder of wheels that are missing here")
     parser.add_argument("--only", nargs="+", choices=CHECKS, metavar="NAME")
-    parser.add_argument("--pairs", nargs="+", default=[], metavar="PAIR", help="instead of all")
+    parser.add_argument("--parts", nargs="+", default=[], metavar="PART", help="instead of all")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="in all, at most")
     parser.add_argument("--quick", action="store_true", help="a first look, also without a GPU")
     parser.add_argument("--one", help=argparse.SUPPRESS)

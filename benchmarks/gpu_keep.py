@@ -30,7 +30,8 @@ from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 
 RECORDINGS = ROOT / "tests" / "data" / "gpu"
-INDEX, FINDINGS, ENDS = "index.json", "findings.json", "session_ends.json"
+INDEX, FINDINGS = "index.json", "findings.json"
+ENDS, CONSTANTS = "session_ends.json", "constants.json"
 
 
 class Refused(SystemExit):

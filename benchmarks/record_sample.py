@@ -27,8 +27,8 @@ AT = Path("/tmp/job")
 FIRST_TRACE_SECONDS = 8.0
 # The one that is shown first comes last.
 RUNS = (
-    ("retracing, before", "retracing/before_jax.py"),
-    ("retracing, after", "retracing/after_jax.py"),
+    ("JAX, not compiled", "unjitted_step/before_jax.py"),
+    ("JAX, compiled", "unjitted_step/after_jax.py"),
     ("loader mended", "input_starved/after_torch.py"),
     ("loader starves it", "input_starved/before_torch.py"),
 )
@@ -39,9 +39,12 @@ def record(label: str, script: str, seconds: float, state: Path) -> None:
     monitor = [sys.executable, "-m", "whyidle.monitor", "run", "--quiet", "--label", label]
     job = ["python", script, "--seconds", f"{seconds:g}"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    # It runs in another folder.
+    known = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    found = os.pathsep.join(str(Path(each).absolute()) for each in known)
     subprocess.run(
         [*monitor, "--first-trace", f"{FIRST_TRACE_SECONDS:g}", "--", *job],
-        env={**os.environ, "WHYIDLE_STATE_DIR": str(state), "PATH": path},
+        env={**os.environ, "WHYIDLE_STATE_DIR": str(state), "PATH": path, "PYTHONPATH": found},
         cwd=AT,
         check=True,
     )

@@ -35,7 +35,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("looked")
     asked = {name: (name,) for name in ("attach_jax", "jax_trace")} | {
-        "pairs": ("pairs", "--pairs", PAIR)
+        "pairs": ("pairs", "--parts", PAIR)
     }
     running = {name: start(folder / name, *words) for name, words in asked.items()}
     # All end before one fails: what runs on takes the cores of the tests that follow.

@@ -11,7 +11,7 @@ from time import monotonic_ns
 from ..framework import Part
 from ..wire import EXECUTABLES
 from .arrays import rounded
-from .internals import clients
+from .internals import clients, constants
 from .operations import Operations
 
 TYPE_CHECKING = False
@@ -131,7 +131,15 @@ class Executables(Part):
         elif operations.read(began + SECOND_NS):
             self._reading = None
             self._known[key].update(operations.facts())
+            _note_constant(self._known[key]["name"], operations.constant_bytes)
             self._known[key].update(_figures(program, operations.number))
+
+
+def _note_constant(name: str, size: int) -> None:
+    """Note the largest one, and whose it is."""
+    if size > max(constants.values(), default=0):
+        constants.clear()
+        constants[name] = size
 
 
 def _largest(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # The threads that have computed with JAX, and when they last did: read a value, or compiled.
 users: dict[int, int] = {}
+# The bytes of the largest array that is a constant of a compiled program, of those examined.
+constants: dict[str, int] = {}
 
 
 def clients() -> dict[str, Any]:

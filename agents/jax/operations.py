@@ -22,6 +22,7 @@ MOST_PRODUCTS = 200
 # Operations between two readings of the clock.
 STRETCH = 64
 LOOP, CALL, PRODUCTS = "kWhile", "kCustomCall", ("kDot", "kConvolution")
+CONSTANT = "kConstant"
 # What devices send each other, as far as this version has it.
 COLLECTIVES = (
     "kAllReduce", "kAllReduceStart", "kAllGather", "kAllGatherStart", "kReduceScatter",
@@ -36,6 +37,8 @@ class Operations:
 
     def __init__(self, module: Any) -> None:
         self.number = 0
+        # Of the largest array that is part of the program.
+        self.constant_bytes = 0
         self._loops = self._collectives = 0
         self._products: dict[str, int] = {}
         self._left = MOST_PRODUCTS
@@ -79,6 +82,8 @@ class Operations:
             self._communicates = {each for each in found if each is not None}
         if code is self._codes[LOOP]:
             self._loops += 1
+        elif code is self._codes[CONSTANT]:
+            self.constant_bytes = max(self.constant_bytes, _bytes(operation.to_string()))
         elif code in self._communicates:
             self._collectives += 1
         elif code in self._multiplies and self._left > 0:
@@ -90,7 +95,7 @@ class Operations:
 
 def _codes(kinds: Any) -> dict[str, Any]:
     """Return the codes that we know, by name; each is one object, so comparing is cheap."""
-    found = {name: getattr(kinds, name, None) for name in (LOOP, CALL, *PRODUCTS)}
+    found = {name: getattr(kinds, name, None) for name in (LOOP, CALL, CONSTANT, *PRODUCTS)}
     if None in found.values():
         raise Missing(f"no kinds of operations in {kinds.__qualname__}")
     return found
@@ -105,6 +110,20 @@ def _product(operation: Any, *, is_call: bool) -> str | None:
             return None
     operands = operation.operands()
     return _type((operands[0] if operands else operation).to_string())
+
+
+def _bytes(text: str) -> int:
+    """Return the size of the array in "%name = f32[8,8]{1,0} constant({...})"; 0: not known."""
+    kind, bracket, rest = text.partition(" = ")[2].partition("[")
+    bits, sizes = kind.lstrip("bcfsu")[:3], rest.partition("]")[0]
+    if not bracket or not bits.isdigit():
+        return 0
+    size = int(bits) // 8
+    for each in sizes.split(",") if sizes else ():
+        if not each.isdigit():
+            return 0
+        size *= int(each)
+    return size
 
 
 def _type(text: str) -> str:

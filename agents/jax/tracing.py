@@ -15,7 +15,7 @@ from ..modules import loaded, need
 from ..session_tracer import WAITS, SessionTracer
 from ..tracer import Refused, TakenWindow
 from ..wire import clock_pair
-from .internals import clients, users
+from .internals import clients, constants, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ _USED = "the job profiles itself with jax.profiler"
 # The platforms whose session takes CUPTI, or its like, out of the process when it ends.
 GPUS = {"gpu", "cuda", "rocm"}
 LATELY_NS = 10_000_000_000
+# What is a constant of a program is part of each trace of it, and copied while the main thread
+# stands still: of 17 MB for 50 ms, of 67 MB for 440 ms, of 268 MB for 1,320 ms on an H200.
+LARGEST_CONSTANT = 8_000_000
 
 
 class JaxTracer(SessionTracer):
@@ -59,6 +62,7 @@ class JaxTracer(SessionTracer):
             raise Refused("the job profiles itself with torch.profiler")
         if not GPUS.isdisjoint(clients()):
             self.end_on_main()
+            _check_constants()
             self._check_threads(time.monotonic_ns())
 
     def second(self) -> None:
@@ -111,6 +115,16 @@ class JaxTracer(SessionTracer):
         self.began = clock_pair()
         session = profiler.ProfilerSession(options)
         self.open(session, session.stop)
+
+
+def _check_constants() -> None:
+    """Refuse where the end of any trace, however short, would hold the job for long."""
+    name, size = next(iter([*constants.items()]), ("", 0))
+    if size > LARGEST_CONSTANT:
+        raise Refused(
+            f"the program {name} has an array of {size / 1e6:.0f} MB as a constant, which each "
+            "trace would copy while the job stands still; pass it to the function as an argument"
+        )
 
 
 def _lock_of_profiler() -> Any:

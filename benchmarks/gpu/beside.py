@@ -42,7 +42,11 @@ def tell():
     first = [took for at, took in times if at < began + 2]
     last = [took for at, took in times if at > ended - 1]
     ms = [1000 * statistics.median(each) for each in (first, last)]
-    return {"counts": counts, "first_ms": ms[0], "last_ms": ms[1], "device": device}
+    seconds = [[took for at, took in times if began + s <= at < began + s + 1]
+               for s in range(int(ended - began))]
+    by_second = [round(1000 * statistics.median(each), 3) if each else None for each in seconds]
+    return {"counts": counts, "first_ms": ms[0], "last_ms": ms[1], "by_second_ms": by_second,
+            "began": began, "device": device}
 for _ in range(30):
     step()
 loop(work, tell)
@@ -126,7 +130,7 @@ JOBS: Final = {"torch": TORCH, "torch, CUDA graphs": GRAPHS, "jax": JAX}
 
 def beside_torch(check: Check) -> None:
     """Trace jobs that run torch.profiler."""
-    for job in check.wanted or ("torch", "torch, CUDA graphs"):
+    for job in ("torch", "torch, CUDA graphs"):
         _both(check, job)
 
 
@@ -145,17 +149,21 @@ def _beside(check: Check, part: Result, job_name: str, kind: str) -> None:
     every, at = KINDS[kind]
     numbers = f"EVERY, AT, OWN = {every}, {at}, {OWN}\n"
     with running(LOOP + JOBS[job_name] + numbers + WORK) as job:
-        taken = [_trace(job.process.pid) for _ in range(2 if check.quick else TRACES)]
+        taken, moments = [], []
+        for _ in range(2 if check.quick else TRACES):
+            taken.append(_trace(job.process.pid))
+            moments.append(time.monotonic())
         # Its last second is to show what is left behind, not what the last trace takes meanwhile.
         time.sleep(REST_SECONDS)
         facts = _end(job)
-    counts = facts.pop("counts")
+    counts, began = facts.pop("counts"), facts.pop("began")
     part.figures = {
         **facts,
         "own_traces": len(counts),
         "own_counts": sorted({*counts}),
         "ours": [each for each in taken if isinstance(each, int)],
         "refused": sorted({each for each in taken if isinstance(each, str)}),
+        "ours_done_s": [round(moment - began, 1) for moment in moments],
     }
     check.see_device(facts["device"])
     # The first may hold what is done once.

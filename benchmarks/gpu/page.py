@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu_keep import ENDS, INDEX, RECORDINGS, parts
+from benchmarks.gpu_keep import CONSTANTS, ENDS, INDEX, RECORDINGS, parts
 from benchmarks.record_pairs import kept
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.signals import portable
@@ -59,7 +59,8 @@ def _model(folder: Path) -> Iterator[str]:
         ),
         (
             "What the agent costs",
-            ("job", "a step", "hooks in a step", "more with the agent", "its thread"),
+            ("job", "a step", "hooks in a step", "more with the agent", "its thread",
+             "a trace holds the job"),
             _costs(found),
         ),
         (
@@ -84,6 +85,12 @@ def _model(folder: Path) -> Iterator[str]:
         ends = json.loads((folder / ENDS).read_text())
         rows = ((row["name"], row["taken"], row["error"] or "went on") for row in ends)
         yield from _table(("ended", "traces", "the job"), rows)
+    if (folder / CONSTANTS).exists():
+        yield "\n### The end of a trace of a JAX program that holds a constant"
+        yield "\nBy `benchmarks/gpu/constants.py`."
+        sizes = json.loads((folder / CONSTANTS).read_text())
+        lengths = ((f"{row['mb']:.1f} MB", f"{row['stop_ms']:,.0f} ms") for row in sizes)
+        yield from _table(("the constant", "the end takes"), lengths)
 
 
 def _parts(index: dict[str, Any]) -> list[tuple[str, Part]]:
@@ -161,7 +168,12 @@ def _costs(found: list[tuple[str, Part]]) -> Iterator[Row]:
             f"{hooks[0]:.1f} us ({hooks[1]:.1f} to {hooks[2]:.1f})",
             f"{more[0]:.1f}% ({more[1]:.1f} to {more[2]:.1f})",
             f"{seen['agent_percent_of_core']:.2f}% of a core",
+            _held(seen["traces"][-1]),
         )  # fmt: skip
+
+
+def _held(trace: dict[str, Any]) -> str:
+    return str(trace["why"]) if "why" in trace else f"{trace['held_ns'] / 1e6:.0f} ms"
 
 
 def _times(found: list[tuple[str, Part]]) -> Iterator[Row]:

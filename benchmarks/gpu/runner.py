@@ -88,7 +88,7 @@ class Check:
     # Whether a GPU is there, and whether a first look is enough.
     gpu: bool
     quick: bool = False
-    # What is asked for of a check that has a choice; empty: all that it has.
+    # The parts of it that are asked for; empty: all that it has.
     wanted: Sequence[str] = ()
     parts: list[Result] = field(default_factory=list)
 
@@ -100,6 +100,8 @@ class Check:
     def do(self, name: str, work: Callable[..., None], *more: object, needs: float = 0.0) -> Result:
         """Look at one thing by ``work(check, part, *more)``; what goes wrong costs it alone."""
         part, began = Result(name), time.monotonic()
+        if self.wanted and name not in self.wanted:
+            return part
         self.parts.append(part)
         try:
             if self.left <= needs:

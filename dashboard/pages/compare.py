@@ -86,14 +86,17 @@ def _pair(shown: PageState, known: Mapping[str, Run]) -> tuple[Run | None, Run |
     if settings.current().is_sample and a is not None and b is not None:
         # In the sample show the improvement, whichever run was recorded first.
         store = settings.current().store
-        first, second = (_has_high(job.diagnosis(store, run.id)) for run in (a, b))
-        if second and not first:
+        first, second = (_lost(job.diagnosis(store, run.id)) for run in (a, b))
+        if second > first:
             return b, a
     return a, b
 
 
-def _has_high(answer: DiagnosisJson) -> bool:
-    return any(finding["severity"] == "high" for finding in answer["findings"])
+def _lost(answer: DiagnosisJson) -> float:
+    """Return the share of the time that its worst fault costs at least."""
+    return max(
+        (each["lost_share"][0] for each in answer["findings"] if each["lost_share"]), default=0.0
+    )
 
 
 def _picked(which: str, words: str, known: Mapping[str, Run]) -> str | None:

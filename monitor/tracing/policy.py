@@ -1,9 +1,10 @@
 """When to take a trace unasked: seldom, and only if it may show something new.
 
-A GPU that is known to be busy gives no reason for one. A GPU that idles, or that nobody measures,
-does; traces then come at most as often as their share of the job's time allows, and ever less often
-while each shows the same. A process that refuses is asked again later, and given up if its reason
-stays the same.
+A GPU that is known to be busy gives reason for one alone, which shows what it computes: a busy GPU
+may multiply in a precision that nobody needs. A GPU that idles, or that nobody measures, gives
+reason for more; traces then come at most as often as their share of the job's time allows, and ever
+less often while each shows the same. A process that refuses is asked again later, and given up if
+its reason stays the same.
 """
 
 from __future__ import annotations
@@ -90,11 +91,14 @@ class Policy:
         self._wait = LEAST_SECONDS
         self._before: dict[str, float] | None = None
         self._parts = 0
+        # Whether a trace holds work of a device.
+        self._shown = False
         self._refused: dict[object, _Refused] = {}
 
     def wants(self, now: float, *, starved: bool | None) -> bool:
         """Tell whether it is time for a trace."""
-        return self.share > 0 and now >= self._due and starved is not False
+        is_new = starved is not False or not self._shown
+        return self.share > 0 and now >= self._due and is_new
 
     def may_ask(self, who: object, now: float) -> bool:
         """Tell whether a process is worth asking."""
@@ -105,6 +109,7 @@ class Policy:
         """Note a trace; ``measured``: whether somebody watches the GPUs that it may be for."""
         self._refused.pop(who, None)
         self._parts = 0 if found.steps else self._parts + 1
+        self._shown = self._shown or any(found.budget.values())
         if 0 < self._parts < MOST_PARTS:
             self._due = now + max(BETWEEN_PARTS_SECONDS, self._pause(found.cost))
             return

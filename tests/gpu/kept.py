@@ -34,7 +34,7 @@ def files(model: Path) -> list[Any]:
 def check_files(model: Path) -> None:
     """Every file is in the index as it lies there, and every one that lies there is in it."""
     told = {file["path"]: file for file in files(model)}
-    own = {gpu_keep.INDEX, gpu_keep.FINDINGS, gpu_keep.ENDS}
+    own = {gpu_keep.INDEX, gpu_keep.FINDINGS, gpu_keep.ENDS, gpu_keep.CONSTANTS}
     there = {p.relative_to(model).as_posix() for p in model.rglob("*") if p.is_file()} - own
     assert there == set(told)
     for name, file in told.items():

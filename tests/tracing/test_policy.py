@@ -64,8 +64,15 @@ def test_what_is_not_measured_is_no_sign_either_way() -> None:
 
 
 # How often ---------------------------------------------------------------------------------------
-def test_a_busy_gpu_gives_no_reason_for_a_trace() -> None:
-    assert not Policy().wants(1000.0, starved=False)
+def test_a_busy_gpu_gives_reason_for_one_trace_that_shows_its_work() -> None:
+    policy = Policy(1.0)
+    assert policy.wants(1000.0, starved=False)
+    # Of one that met nothing but a compilation nobody knows what the GPU computes.
+    policy.taken("a", 1000.0, Outcome(0.1, dict.fromkeys(BUSY, 0), 0), measured=True)
+    assert next_after(policy, 1000.0, starved=False) == BETWEEN_PARTS_SECONDS
+    policy.taken("a", 1000.0, Outcome(0.1, BUSY, 0), measured=True)
+    assert not policy.wants(1e9, starved=False)
+    assert policy.wants(1e9, starved=True)
 
 
 @pytest.mark.parametrize("starved", [True, None])

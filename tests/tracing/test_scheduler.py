@@ -128,10 +128,15 @@ def test_a_trace_is_asked_for_fetched_understood_and_kept(bench: Bench) -> None:
     assert len(way.asked) == 1
 
 
-def test_a_busy_gpu_is_left_alone(bench: Bench) -> None:
+def test_a_busy_gpu_is_looked_at_once(bench: Bench) -> None:
     way = FakeWay()
     bench.tick(one(A, way), starved=False)
-    assert way.asked == []
+    assert len(way.asked) == 1
+    way.result = bench.taken()
+    until(lambda: bench.tick(one(A, way), starved=False) or bench.taking.is_new or None)
+    bench.now += 1e6
+    bench.tick(one(A, way), starved=False)
+    assert len(way.asked) == 1
 
 
 def test_only_one_process_is_asked_at_a_time(bench: Bench) -> None:

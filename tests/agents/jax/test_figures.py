@@ -29,6 +29,7 @@ class Code(enum.Enum):
     kDot = 3  # noqa: N815
     kConvolution = 4  # noqa: N815
     kAdd = 5  # noqa: N815
+    kConstant = 6  # noqa: N815
 
 
 class Operation:
@@ -106,6 +107,21 @@ def test_products_in_a_library_are_known_by_the_type_of_what_is_multiplied() -> 
         "collectives": 1,
         "products": {"bf16": 1, "f16": 1, "f8e4m3fn": 1},
     }
+
+
+def test_the_largest_array_that_a_program_holds_is_known() -> None:
+    texts = (
+        "%a = f32[] constant(0)",
+        "%b = bf16[1000,10]{1,0} constant({...})",
+        "%c = s32[3]{0} constant({1, 2, 3})",
+        "%d = pred[100000]{0} constant({...})",
+        "%e = (f32[9], f32[9]) constant({...})",
+        "%f = f32[<=8,4096] constant({...})",
+        "",
+    )
+    found = Operations(Module(*(Operation(Code.kConstant, text) for text in texts)))
+    assert found.read(FOREVER)
+    assert found.constant_bytes == 20_000
 
 
 def test_other_kinds_of_operations_are_missing() -> None:

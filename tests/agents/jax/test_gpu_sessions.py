@@ -93,6 +93,58 @@ def test_none_is_taken_where_another_thread_computes(tmp_path: Path) -> None:
         process.process.communicate("end\n", timeout=60)
 
 
+# In four styles: by a closure, a global, a partial, a method's self.
+BIG = """
+import functools
+big = jax.random.normal(jax.random.key(0), (2048, 2048))
+class Model:
+    def __init__(self, table): self.table = table
+    @functools.partial(jax.jit, static_argnums=0)
+    def __call__(self, x): return x @ self.table
+def closing(table): return jax.jit(lambda x: x @ table)
+"""
+CAPTURED = {
+    "closure": "run = closing(big)",
+    "global": "run = jax.jit(lambda x: x @ big)",
+    "method": "run = Model(big)",
+    "as numpy": "import numpy; table = numpy.asarray(big); run = jax.jit(lambda x: x @ table)",
+}
+RUNS = "while not told.is_set(): step(); float(run(jnp.ones((1, 2048))).sum())"
+
+
+@pytest.mark.parametrize("style", CAPTURED)
+def test_none_is_taken_where_a_program_holds_a_large_constant(style: str, tmp_path: Path) -> None:
+    with job(program(BIG, CAPTURED[style], START, RUNS), tmp_path) as process:
+        with Client(tmp_path, process.pid) as client:
+            tracing = Tracing(client)
+            answer = tracing.ask(seconds=0.1)
+            while answer["ok"] or "constant" not in answer["why"]:  # it is not yet examined
+                if answer["ok"]:
+                    tracing.end_of(answer["id"])
+                answer = tracing.ask(seconds=0.1)
+            assert "17 MB as a constant" in answer["why"], answer
+        process.ends_well()
+
+
+def test_an_array_that_is_passed_holds_nothing_up(tmp_path: Path) -> None:
+    body = """
+    run = jax.jit(lambda x, table: x @ table + 1)
+    internals = importlib.import_module("_whyidle_agent.jax.internals")
+    while not told.is_set():
+        step(); float(run(jnp.ones((1, 2048)), big).sum())
+    assert max(internals.constants.values()) < 100, internals.constants
+    """
+    with job(program(BIG, START, body), tmp_path) as process:
+        with Client(tmp_path, process.pid) as client:
+            tracing = Tracing(client)
+            answer = tracing.ask(seconds=0.1)
+            while not answer["ok"]:
+                assert "its main thread waits" in answer["why"], answer
+                answer = tracing.ask(seconds=0.1)
+            assert tracing.end_of(answer["id"])[3] == "done"
+        process.ends_well()
+
+
 def test_the_users_own_waits_for_it_on_the_main_thread_and_on_another(tmp_path: Path) -> None:
     body = """
     import glob, shutil, tempfile

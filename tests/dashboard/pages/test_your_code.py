@@ -68,9 +68,9 @@ def test_names_from_a_job_are_no_markup(made: Job) -> None:
     assert "<img" not in shown.markup
 
 
-def test_the_sample_which_has_no_chains_is_shown_with_its_lines() -> None:
+def test_the_sample_is_shown_with_its_chains_and_the_code_of_its_lines() -> None:
     with sample.copied() as path:
         shown = app(path, "code", is_sample=True, run="1")
-    assert "of an older program" in shown.words
-    assert "before_jax.py:62 in train" in shown.words
+    assert shown.charts == ["your-code"]
+    assert "before_jax.py:25 in network" in shown.words
     assert 'class="here"' in shown.markup
