@@ -362,6 +362,8 @@ def _of_main_thread(window: Window, doing: Activity) -> Verdict:
     # Where reading takes a core, the work of a CPU backend and of the main thread take others.
     rest = max(1 - idle, 1 - read)
     low = min(high, 1 - ((1 + HANDING_OVER) * (read + error) + rest) / cores.value)
+    # Where cores abound the main thread still takes over each batch.
+    low = min(low, (1 - HANDING_OVER) * max(0.0, read - error))
     return Found(
         gain=Gain.between(low, high),
         evidence=(

@@ -27,6 +27,8 @@ _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
 ) - {"copy", "index", "count", "sort", "clear", "update", "values"} | {"write", "flush", "read"}
 _PASSES: Final = 3
+# Annotations that say what is held; a list may hold anything, and who made a class is not known.
+_NUMBERS: Final = frozenset({"bool", "bytes", "complex", "float", "int", "str"})
 # Methods that give the host the value of an array, or wait until there is one.
 _READS: Final = frozenset(
     {"block_until_ready", "cpu", "item", "numpy", "synchronize", "to_py", "tolist"}
@@ -81,11 +83,18 @@ class _Scope:
     def __init__(self, outer: _Scope | None) -> None:
         self._outer = outer
         self.names: dict[str, Calls] = {}
+        # Of a class, what its methods put into themselves; of a method, its name for itself.
+        self.attributes: dict[str, Calls] = {}
+        self._itself: str | None = None
 
     def kind(self, node: ast.AST) -> Calls:
         """Return what computes a value, or what holds it."""
         if isinstance(node, ast.Name):
             return self.of_name(node.id)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            known = self.of_itself(node.value.id, node.attr)
+            if known is not None:
+                return known
         if isinstance(node, ast.Call):
             return self._of_call(node)
         if isinstance(node, _CONSTANTS):
@@ -117,6 +126,52 @@ class _Scope:
         if self._outer is not None:
             return self._outer.of_name(name)
         return Calls.HOST if hasattr(builtins, name) else Calls.UNCLEAR
+
+    def of_itself(self, name: str, attribute: str) -> Calls | None:
+        """Return what a method has put into itself; ``None``: that is not its name for itself."""
+        if self._outer is None:
+            return None
+        if name == self._itself:
+            return self._outer.attributes.get(attribute)
+        return self._outer.of_itself(name, attribute)
+
+    def of_annotation(self, node: ast.AST | None) -> Calls:
+        """Return what an argument holds, where its annotation says so."""
+        match node:
+            case ast.BinOp(left=one, right=ast.Constant(value=None)):
+                return self.of_annotation(one)
+            case ast.Name(id=name) if name in _NUMBERS:
+                return Calls.HOST
+            case ast.Name() | ast.Attribute():
+                return _if_arrays(self.kind(node))
+            case _:
+                return Calls.UNCLEAR
+
+    def enter(self, tree: ast.AST) -> None:
+        """Take in what is in a scope: a function has arguments, a class has methods."""
+        if isinstance(tree, _FUNCTIONS):
+            arguments = [x for x in ast.walk(tree.args) if isinstance(x, ast.arg)]
+            self.names = {each.arg: self.of_annotation(each.annotation) for each in arguments}
+            if arguments and self._outer is not None and self._outer.attributes:
+                self._itself = arguments[0].arg
+        self.learn(tree)
+        if isinstance(tree, ast.ClassDef):
+            self._learn_attributes(tree)
+
+    def _learn_attributes(self, tree: ast.ClassDef) -> None:
+        held: dict[str, list[Calls]] = {}
+        for method in tree.body:
+            if not isinstance(method, ast.FunctionDef) or not method.args.args:
+                continue
+            scope = _Scope(self)
+            scope.enter(method)
+            for target, value in (pair for node in _own(method) for pair in _bindings(node)):
+                match target:
+                    case ast.Attribute(value=ast.Name(id=name)) if name == method.args.args[0].arg:
+                        held.setdefault(target.attr, []).append(_if_arrays(scope.kind(value)))
+                    case _:
+                        pass
+        self.attributes = {name: _of_all(kinds) for name, kinds in held.items()}
 
     def _of_call(self, call: ast.Call) -> Calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_HOST:
@@ -166,6 +221,10 @@ def _of_all(kinds: Iterable[Calls]) -> Calls:
     found = set(kinds)
     order = (Calls.FRAMEWORK, Calls.UNCLEAR, Calls.ARRAYS, Calls.LIBRARY)
     return next((kind for kind in order if kind in found), Calls.HOST)
+
+
+def _if_arrays(kind: Calls) -> Calls:
+    return kind if kind in {Calls.ARRAYS, Calls.FRAMEWORK} else Calls.UNCLEAR
 
 
 def _of_package(module: str) -> Calls:
@@ -238,10 +297,7 @@ def _expressions(file: str) -> dict[int, list[tuple[ast.AST, _Scope]]]:
     while waiting:
         top, outer = waiting.pop()
         scope = _Scope(outer)
-        if isinstance(top, _FUNCTIONS):
-            arguments = (x for x in ast.walk(top.args) if isinstance(x, ast.arg))
-            scope.names = {each.arg: Calls.UNCLEAR for each in arguments}
-        scope.learn(top)
+        scope.enter(top)
         for node in _own(top):
             if isinstance(node, _SCOPES):
                 waiting.append((node, scope))

@@ -224,6 +224,8 @@ def test_batches_that_the_main_thread_makes(
         assert result.where[0].line == 3
         assert result.gain is not None
         assert 0.3 < result.gain.high <= 0.6
+        # However many cores there are: the samples err, and a batch is still handed over.
+        assert result.gain.low < 0.9 * 0.5 < 0.5 < result.gain.high
 
 
 def test_a_library_that_reads_puts_no_other_line_to_blame(tmp_path: Path) -> None:

@@ -67,6 +67,59 @@ class Trainer:
             log.write("x" * 40)  # host
         return out, t, u, names, picture
 """,
+    "what annotations say": """
+import numpy as np
+import jax
+from typing import Any
+from models import Net
+
+def batches(random: np.random.Generator, table: np.ndarray | None, size: int, net: Net):
+    while True:
+        x = random.standard_normal((size, 8))  # library
+        y = table.take(x)  # library
+        half = size // 2  # host
+        yield net(x, y), half  # unclear
+
+def step(w: jax.Array, x: "jax.Array", rows: list, any: Any):
+    u = w @ w  # framework
+    v = x * 2  # unclear
+    p = rows[0] * 2  # unclear
+    q = any * 2  # unclear
+    return u, v, p, q
+""",
+    "what a class has made": """
+import numpy
+import torch
+from tokens import Tokenizer
+
+class Data:
+    def __init__(self, seed, rows):
+        self.rng = numpy.random.default_rng(seed)
+        self.rows, self.cache, self.seen = rows, [], 0
+        self.tokenizer = Tokenizer()
+
+    def draw(this):
+        this.seen += 1
+        x = this.rng.permutation(100)  # library
+        y = this.rows[0] * 2  # unclear
+        z = this.cache[0] * 2  # unclear
+        pick = lambda n: this.rng.choice(n)  # library
+        return pick(x), y, z, this.tokenizer(x)  # unclear
+
+class Agent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.zeros(3)
+        self.either = torch.zeros(3)
+
+    def reset(self, given):
+        self.either = given
+
+    def act(self, x):
+        a = self.mean * 2  # framework
+        b = self.either * 2  # framework
+        return a, b, self.rng.choice(3)  # unclear
+""",
     "functions in functions": """
 def main():
     import torch as th
