@@ -52,7 +52,10 @@ def main() -> int:
     if options.one:
         name, work, *more = json.loads(options.one)
         module = importlib.import_module(f"benchmarks.gpu.{CHECKS[name][1]}")
-        getattr(module, name)(runner.Check(options.out, Path(work), *more))
+        check = runner.Check(options.out, Path(work), *more)
+        getattr(module, name)(check)
+        if not check.parts:
+            sys.exit(f"{name} has no part of such a name")
         return 0
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as work:
         runner.prepare(Path(work), options.wheels)

@@ -30,7 +30,7 @@ PICTURES: dict[str, tuple[str, dict[str, object], Scheme]] = {
     "memory": ("memory", {}, "light"),
     "timeline": ("timeline", {}, "light"),
     "fix": ("fix", {}, "light"),
-    "compare": ("compare", {"a": 4, "b": 3}, "light"),
+    "compare": ("compare", {"a": 1, "b": 2}, "light"),
 }
 SETTLES_MS = 3000
 

@@ -31,6 +31,8 @@ LARGEST = 5
 MOST_FOR_FLOPS = 5000
 # Its memory figures are computed from the whole program, without the lock.
 MOST_FOR_MEMORY = 60_000
+# Of constants fewer bytes in a program are not worth a word.
+CONSTANTS = 100_000
 SIZES = {
     "argument_bytes": "argument_size_in_bytes",
     "output_bytes": "output_size_in_bytes",
@@ -47,8 +49,11 @@ class Executables(Part):
     def begin(self) -> None:
         """Check that the clients can be found."""
         clients()
+        self.hooks.add(constants.clear)
         # By identity: the figures, empty where a program was not examined.
         self._known: dict[tuple[int, Any], dict[str, Any]] = {}
+        # Of a few of them.
+        self._constants: dict[tuple[int, Any], int] = {}
         self._reading: tuple[tuple[int, Any], Operations] | None = None
         self._rest_until = 0
         self._number: int | None = None
@@ -66,8 +71,10 @@ class Executables(Part):
         self._number = len(programs)
         if len(self._known) > self._number:
             self._known = {key: self._known[key] for key in self._known if key in programs}
+            self._constants = {key: n for key, n in self._constants.items() if key in programs}
         if now >= self._rest_until:
             self._examine(programs, now)
+        self._add_constants()
         return {EXECUTABLES: self._number}
 
     def facts(self) -> dict[str, Any]:
@@ -108,6 +115,17 @@ class Executables(Part):
         took = monotonic_ns() - began
         self._rest_until = now + (int(took / SHARE) if took > 2 * SECOND_NS else 0)
 
+    def _add_constants(self) -> None:
+        """Say what the programs hold that are alive."""
+        found: dict[str, int] = {}
+        for key, size in self._constants.items():
+            if key in self._known:
+                name = self._known[key]["name"]
+                found[name] = found.get(name, 0) + size
+        if found != constants:
+            constants.clear()
+            constants.update(found)
+
     def _begin(self, key: tuple[int, Any], program: Any, names: dict[str, int]) -> None:
         modules = program.hlo_modules()
         if not modules:
@@ -131,15 +149,9 @@ class Executables(Part):
         elif operations.read(began + SECOND_NS):
             self._reading = None
             self._known[key].update(operations.facts())
-            _note_constant(self._known[key]["name"], operations.constant_bytes)
+            if operations.constant_bytes > CONSTANTS:
+                self._constants[key] = operations.constant_bytes
             self._known[key].update(_figures(program, operations.number))
-
-
-def _note_constant(name: str, size: int) -> None:
-    """Note the largest one, and whose it is."""
-    if size > max(constants.values(), default=0):
-        constants.clear()
-        constants[name] = size
 
 
 def _largest(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:

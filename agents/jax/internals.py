@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # The threads that have computed with JAX, and when they last did: read a value, or compiled.
 users: dict[int, int] = {}
-# The bytes of the largest array that is a constant of a compiled program, of those examined.
+# The bytes of the constants in compiled programs that are alive, of those examined, by name.
 constants: dict[str, int] = {}
 
 

@@ -1,7 +1,7 @@
 """What one compiled program is made of, read a little at a time.
 
-An operation takes about a microsecond; the module is a description on the host, and holds nothing
-that is on a device.
+An operation takes about a microsecond, a constant a few; the module is a description on the host,
+and holds nothing that is on a device.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Operations:
 
     def __init__(self, module: Any) -> None:
         self.number = 0
-        # Of the largest array that is part of the program.
+        # Of the arrays that are part of the program.
         self.constant_bytes = 0
         self._loops = self._collectives = 0
         self._products: dict[str, int] = {}
@@ -83,7 +83,7 @@ class Operations:
         if code is self._codes[LOOP]:
             self._loops += 1
         elif code is self._codes[CONSTANT]:
-            self.constant_bytes = max(self.constant_bytes, _bytes(operation.to_string()))
+            self.constant_bytes += _bytes(operation.to_string())
         elif code in self._communicates:
             self._collectives += 1
         elif code in self._multiplies and self._left > 0:
@@ -115,10 +115,12 @@ def _product(operation: Any, *, is_call: bool) -> str | None:
 def _bytes(text: str) -> int:
     """Return the size of the array in "%name = f32[8,8]{1,0} constant({...})"; 0: not known."""
     kind, bracket, rest = text.partition(" = ")[2].partition("[")
-    bits, sizes = kind.lstrip("bcfsu")[:3], rest.partition("]")[0]
+    # As in "f8e4m3fn"; a "pred" takes a byte.
+    bits = kind.lstrip("bcfsu").partition("e")[0] if kind != "pred" else "8"
+    sizes = rest.partition("]")[0]
     if not bracket or not bits.isdigit():
         return 0
-    size = int(bits) // 8
+    size = max(1, int(bits) // 8)
     for each in sizes.split(",") if sizes else ():
         if not each.isdigit():
             return 0

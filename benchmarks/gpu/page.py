@@ -89,7 +89,7 @@ def _model(folder: Path) -> Iterator[str]:
         yield "\n### The end of a trace of a JAX program that holds a constant"
         yield "\nBy `benchmarks/gpu/constants.py`."
         sizes = json.loads((folder / CONSTANTS).read_text())
-        lengths = ((f"{row['mb']:.1f} MB", f"{row['stop_ms']:,.0f} ms") for row in sizes)
+        lengths = ((f"{row['mb']:.3g} MB", f"{row['stop_ms']:,.0f} ms") for row in sizes)
         yield from _table(("the constant", "the end takes"), lengths)
 
 

@@ -27,8 +27,9 @@ _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
 ) - {"copy", "index", "count", "sort", "clear", "update", "values"} | {"write", "flush", "read"}
 _PASSES: Final = 3
-# Annotations that say what is held; a list may hold anything, and who made a class is not known.
-_NUMBERS: Final = frozenset({"bool", "bytes", "complex", "float", "int", "str"})
+# Annotations that say what is held: a list may hold anything, a "float" may be an array of one.
+_HELD: Final = frozenset({"bool", "bytes", "int", "str"})
+_TENSORS: Final = frozenset({"Array", "Tensor", "Variable", "ndarray"})
 # Methods that give the host the value of an array, or wait until there is one.
 _READS: Final = frozenset(
     {"block_until_ready", "cpu", "item", "numpy", "synchronize", "to_py", "tolist"}
@@ -133,17 +134,19 @@ class _Scope:
             return None
         if name == self._itself:
             return self._outer.attributes.get(attribute)
-        return self._outer.of_itself(name, attribute)
+        return None if name in self.names else self._outer.of_itself(name, attribute)
 
     def of_annotation(self, node: ast.AST | None) -> Calls:
         """Return what an argument holds, where its annotation says so."""
         match node:
             case ast.BinOp(left=one, right=ast.Constant(value=None)):
                 return self.of_annotation(one)
-            case ast.Name(id=name) if name in _NUMBERS:
+            case ast.Name(id=name) if name in _HELD:
                 return Calls.HOST
-            case ast.Name() | ast.Attribute():
-                return _if_arrays(self.kind(node))
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                found = _if_arrays(self.kind(node))
+                is_known = found is not Calls.FRAMEWORK or name in _TENSORS
+                return found if is_known else Calls.UNCLEAR
             case _:
                 return Calls.UNCLEAR
 
@@ -152,26 +155,34 @@ class _Scope:
         if isinstance(tree, _FUNCTIONS):
             arguments = [x for x in ast.walk(tree.args) if isinstance(x, ast.arg)]
             self.names = {each.arg: self.of_annotation(each.annotation) for each in arguments}
-            if arguments and self._outer is not None and self._outer.attributes:
-                self._itself = arguments[0].arg
+            if self._outer is not None and self._outer.attributes:
+                self._itself = _itself(tree)
         self.learn(tree)
         if isinstance(tree, ast.ClassDef):
             self._learn_attributes(tree)
 
     def _learn_attributes(self, tree: ast.ClassDef) -> None:
-        held: dict[str, list[Calls]] = {}
+        held: dict[str, set[Calls]] = {}
         for method in tree.body:
-            if not isinstance(method, ast.FunctionDef) or not method.args.args:
+            itself = _itself(method)
+            if itself is None:
                 continue
             scope = _Scope(self)
             scope.enter(method)
             for target, value in (pair for node in _own(method) for pair in _bindings(node)):
-                match target:
-                    case ast.Attribute(value=ast.Name(id=name)) if name == method.args.args[0].arg:
-                        held.setdefault(target.attr, []).append(_if_arrays(scope.kind(value)))
-                    case _:
-                        pass
-        self.attributes = {name: _of_all(kinds) for name, kinds in held.items()}
+                for part in ast.walk(target):
+                    match part:
+                        case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if (
+                            name == itself
+                        ):
+                            # Of several that are given at once nobody knows which is which.
+                            kind = scope.kind(value) if part is target else Calls.UNCLEAR
+                            held.setdefault(part.attr, set()).add(_if_arrays(kind))
+                        case _:
+                            pass
+        self.attributes = {
+            name: kinds.pop() if len(kinds) == 1 else Calls.UNCLEAR for name, kinds in held.items()
+        }
 
     def _of_call(self, call: ast.Call) -> Calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_HOST:
@@ -221,6 +232,16 @@ def _of_all(kinds: Iterable[Calls]) -> Calls:
     found = set(kinds)
     order = (Calls.FRAMEWORK, Calls.UNCLEAR, Calls.ARRAYS, Calls.LIBRARY)
     return next((kind for kind in order if kind in found), Calls.HOST)
+
+
+def _itself(function: ast.AST) -> str | None:
+    """Return a method's name for what it is of; ``None``: it is none, as far as the text says."""
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    if any(isinstance(x, ast.Name) and x.id == "staticmethod" for x in function.decorator_list):
+        return None
+    first = (*function.args.posonlyargs, *function.args.args)[:1]
+    return first[0].arg if first else None
 
 
 def _if_arrays(kind: Calls) -> Calls:

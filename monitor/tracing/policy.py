@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from whyidle.monitor.core.slices import Slice
+
 # The share of the job's time for traces: their windows, ends, and writing.
 SHARE: Final = 0.01
 # How long a sign must hold.
@@ -91,13 +93,13 @@ class Policy:
         self._wait = LEAST_SECONDS
         self._before: dict[str, float] | None = None
         self._parts = 0
-        # Whether a trace holds work of a device.
-        self._shown = False
+        # Looks at a GPU that is busy: until one shows its work.
+        self._looks_left = MOST_PARTS
         self._refused: dict[object, _Refused] = {}
 
     def wants(self, now: float, *, starved: bool | None) -> bool:
         """Tell whether it is time for a trace."""
-        is_new = starved is not False or not self._shown
+        is_new = starved is not False or self._looks_left > 0
         return self.share > 0 and now >= self._due and is_new
 
     def may_ask(self, who: object, now: float) -> bool:
@@ -105,18 +107,20 @@ class Policy:
         found = self._refused.get(who)
         return found is None or (found.same < MOST_REFUSALS and now >= found.due)
 
-    def taken(self, who: object, now: float, found: Outcome, *, measured: bool) -> None:
-        """Note a trace; ``measured``: whether somebody watches the GPUs that it may be for."""
+    def taken(self, who: object, now: float, found: Outcome, *, starved: bool | None) -> None:
+        """Note a trace; ``starved``: as it was wanted."""
         self._refused.pop(who, None)
+        if starved is False:
+            is_shown = found.budget.get(Slice.COMPUTE, 0) > 0
+            self._looks_left = 0 if is_shown else self._looks_left - 1
         self._parts = 0 if found.steps else self._parts + 1
-        self._shown = self._shown or any(found.budget.values())
         if 0 < self._parts < MOST_PARTS:
             self._due = now + max(BETWEEN_PARTS_SECONDS, self._pause(found.cost))
             return
         shares = _shares(found.budget)
         self._wait = min(2 * self._wait, SELDOM_SECONDS) if self._is_same(shares) else LEAST_SECONDS
         self._before = shares
-        wait = self._wait if measured else SELDOM_SECONDS
+        wait = SELDOM_SECONDS if starved is None else self._wait
         self._due = now + max(wait, self._pause(found.cost))
 
     def refused(self, who: object, now: float, why: str) -> bool:

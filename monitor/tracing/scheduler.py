@@ -80,9 +80,9 @@ class TraceScheduler:
     is_new: bool = False
     _turn: _Turn | None = None
     _news: list[JobEvent] = field(default_factory=list)
-    # By process: the refusal reported last; and whether a GPU's sign led to the trace.
+    # By process: the refusal reported last; and what the GPU's sign said when it was begun.
     _said: dict[ProcessKey, str] = field(default_factory=dict)
-    _measured: bool = False
+    _starved: bool | None = None
     _was_full: bool = False
 
     def __post_init__(self) -> None:
@@ -106,10 +106,10 @@ class TraceScheduler:
         if self._turn is not None:
             self._go_on(now, self._turn)
         elif self.request.is_waiting:
-            self._measured = starved is not None
+            self._starved = starved
             self._begin_wished(now, at_once)
         elif self.policy.wants(now, starved=starved):
-            self._measured = starved is not None
+            self._starved = starved
             self._begin(now, candidates)
         news, self._news = self._news, []
         return news
@@ -216,7 +216,7 @@ class TraceScheduler:
         self._said.clear()
         self.last = summary = _summary(turn.who, turn.taken, found, self.named_ms)
         outcome = Outcome(cost, found.budget.get("slices", {}), summary.steps["count"])
-        self.policy.taken(turn.who.key, now, outcome, measured=self._measured)
+        self.policy.taken(turn.who.key, now, outcome, starved=self._starved)
         self.is_new = True
         self._news.append(
             JobEvent(TAKEN, summary.key, in_words(summary), at=summary.at, data=_for_event(summary))

@@ -80,7 +80,9 @@ def batches(random: np.random.Generator, table: np.ndarray | None, size: int, ne
         half = size // 2  # host
         yield net(x, y), half  # unclear
 
-def step(w: jax.Array, x: "jax.Array", rows: list, any: Any):
+def step(w: jax.Array, x: "jax.Array", rows: list, any: Any, loss: float, at: jax.Device):
+    f = loss * 2  # unclear
+    d = at.load(f)  # unclear
     u = w @ w  # framework
     v = x * 2  # unclear
     p = rows[0] * 2  # unclear
@@ -114,10 +116,20 @@ class Agent(torch.nn.Module):
 
     def reset(self, given):
         self.either = given
+        self.state = torch.zeros(3)
+
+    def walk(self, env):
+        self.state, reward = env(self.mean)
+        c = self.state * 2  # unclear
+        return c, lambda self: self.mean * 2  # unclear
+
+    @staticmethod
+    def collate(batch):
+        return batch.mean * 2  # unclear
 
     def act(self, x):
         a = self.mean * 2  # framework
-        b = self.either * 2  # framework
+        b = self.either * 2  # unclear
         return a, b, self.rng.choice(3)  # unclear
 """,
     "functions in functions": """

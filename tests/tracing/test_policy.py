@@ -65,14 +65,24 @@ def test_what_is_not_measured_is_no_sign_either_way() -> None:
 
 # How often ---------------------------------------------------------------------------------------
 def test_a_busy_gpu_gives_reason_for_one_trace_that_shows_its_work() -> None:
-    policy = Policy(1.0)
+    policy, nothing = Policy(1.0), dict.fromkeys(BUSY, 0)
+    # One of a moment in which it waited says nothing of the rest.
+    policy.taken("a", 0.0, Outcome(0.1, WAITING, 4), starved=True)
     assert policy.wants(1000.0, starved=False)
     # Of one that met nothing but a compilation nobody knows what the GPU computes.
-    policy.taken("a", 1000.0, Outcome(0.1, dict.fromkeys(BUSY, 0), 0), measured=True)
+    policy.taken("a", 1000.0, Outcome(0.1, nothing, 0), starved=False)
     assert next_after(policy, 1000.0, starved=False) == BETWEEN_PARTS_SECONDS
-    policy.taken("a", 1000.0, Outcome(0.1, BUSY, 0), measured=True)
+    policy.taken("a", 1000.0, Outcome(0.1, BUSY, 0), starved=False)
     assert not policy.wants(1e9, starved=False)
     assert policy.wants(1e9, starved=True)
+
+
+def test_a_busy_gpu_whose_work_no_trace_shows_is_left_alone_after_a_few() -> None:
+    policy, taken = Policy(1.0), 0
+    while policy.wants(1e6 * taken, starved=False):
+        policy.taken("a", 1e6 * taken, Outcome(0.1, {"idle_unknown": 9}, 0), starved=False)
+        taken += 1
+    assert taken == MOST_PARTS
 
 
 @pytest.mark.parametrize("starved", [True, None])
@@ -86,7 +96,7 @@ def test_without_a_share_of_the_time_there_is_none() -> None:
 
 def test_traces_keep_to_their_share_of_the_time() -> None:
     policy = Policy(0.01)
-    policy.taken("a", 0.0, Outcome(2.0, WAITING, 4), measured=True)
+    policy.taken("a", 0.0, Outcome(2.0, WAITING, 4), starved=True)
     assert next_after(policy, 0.0) == 200.0
 
 
@@ -98,14 +108,14 @@ def test_also_one_that_was_of_no_use_counts() -> None:
 
 def test_even_short_traces_are_half_a_minute_apart() -> None:
     policy = Policy(1.0)
-    policy.taken("a", 0.0, Outcome(0.01, WAITING, 4), measured=True)
+    policy.taken("a", 0.0, Outcome(0.01, WAITING, 4), starved=True)
     assert next_after(policy, 0.0) == LEAST_SECONDS
 
 
 def test_traces_that_show_the_same_come_less_and_less_often() -> None:
     policy, waits = Policy(1.0), []
     for _ in range(6):
-        policy.taken("a", 0.0, Outcome(0.1, WAITING, 4), measured=True)
+        policy.taken("a", 0.0, Outcome(0.1, WAITING, 4), starved=True)
         waits.append(next_after(policy, 0.0))
     assert waits == [30, 60, 120, 240, 300, 300]
 
@@ -113,33 +123,33 @@ def test_traces_that_show_the_same_come_less_and_less_often() -> None:
 def test_one_that_shows_something_else_brings_the_next_one_soon() -> None:
     policy = Policy(1.0)
     for _ in range(6):
-        policy.taken("a", 0.0, Outcome(0.1, WAITING, 4), measured=True)
-    policy.taken("a", 0.0, Outcome(0.1, BUSY, 4), measured=True)
+        policy.taken("a", 0.0, Outcome(0.1, WAITING, 4), starved=True)
+    policy.taken("a", 0.0, Outcome(0.1, BUSY, 4), starved=True)
     assert next_after(policy, 0.0) == LEAST_SECONDS
 
 
 def test_small_differences_are_the_same() -> None:
     policy = Policy(1.0)
-    policy.taken("a", 0.0, Outcome(0.1, {"compute": 40, "idle_input": 60}, 4), measured=True)
-    policy.taken("a", 0.0, Outcome(0.1, {"compute": 43, "idle_input": 57}, 4), measured=True)
+    policy.taken("a", 0.0, Outcome(0.1, {"compute": 40, "idle_input": 60}, 4), starved=True)
+    policy.taken("a", 0.0, Outcome(0.1, {"compute": 43, "idle_input": 57}, 4), starved=True)
     assert next_after(policy, 0.0) == 2 * LEAST_SECONDS
 
 
 def test_a_job_whose_gpu_is_not_measured_is_traced_seldom() -> None:
     policy = Policy(1.0)
-    policy.taken("a", 0.0, Outcome(0.1, WAITING, 4), measured=False)
+    policy.taken("a", 0.0, Outcome(0.1, WAITING, 4), starved=None)
     assert next_after(policy, 0.0, starved=None) == SELDOM_SECONDS
 
 
 def test_parts_of_a_step_come_soon_one_after_another_and_then_as_seldom_as_others() -> None:
     policy, waits = Policy(1.0), []
     for _ in range(MOST_PARTS + 1):
-        policy.taken("a", 0.0, Outcome(0.1, WAITING, 0), measured=False)
+        policy.taken("a", 0.0, Outcome(0.1, WAITING, 0), starved=None)
         waits.append(next_after(policy, 0.0, starved=None))
     assert waits == [BETWEEN_PARTS_SECONDS] * (MOST_PARTS - 1) + [SELDOM_SECONDS] * 2
     # They keep to the share of the time that there is for traces.
     slow = Policy(0.01)
-    slow.taken("a", 0.0, Outcome(0.1, WAITING, 0), measured=False)
+    slow.taken("a", 0.0, Outcome(0.1, WAITING, 0), starved=None)
     assert next_after(slow, 0.0) == 10.0
 
 
@@ -182,7 +192,7 @@ def test_a_trace_makes_refusals_forgotten() -> None:
     policy = Policy()
     for _ in range(MOST_REFUSALS - 1):
         policy.refused("a", 0.0, "no")
-    policy.taken("a", 0.0, Outcome(0.1, BUSY, 4), measured=True)
+    policy.taken("a", 0.0, Outcome(0.1, BUSY, 4), starved=True)
     assert not policy.refused("a", 0.0, "no")
 
 

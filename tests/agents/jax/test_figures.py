@@ -109,7 +109,7 @@ def test_products_in_a_library_are_known_by_the_type_of_what_is_multiplied() -> 
     }
 
 
-def test_the_largest_array_that_a_program_holds_is_known() -> None:
+def test_what_a_program_holds_of_arrays_is_known() -> None:
     texts = (
         "%a = f32[] constant(0)",
         "%b = bf16[1000,10]{1,0} constant({...})",
@@ -117,11 +117,14 @@ def test_the_largest_array_that_a_program_holds_is_known() -> None:
         "%d = pred[100000]{0} constant({...})",
         "%e = (f32[9], f32[9]) constant({...})",
         "%f = f32[<=8,4096] constant({...})",
+        "%g = f8e4m3fn[30]{0} constant({...})",
+        "%h = s4[30]{0} constant({...})",
+        "%i = token[] constant()",
         "",
     )
     found = Operations(Module(*(Operation(Code.kConstant, text) for text in texts)))
     assert found.read(FOREVER)
-    assert found.constant_bytes == 20_000
+    assert found.constant_bytes == 4 + 20_000 + 12 + 100_000 + 30 + 30
 
 
 def test_other_kinds_of_operations_are_missing() -> None:
