@@ -72,7 +72,8 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
-from whyidle.monitor.signals.gain import freed_cores, of_work
+from whyidle.monitor.signals.gain import freed_cores, of_work, waits_for_device
+from whyidle.monitor.signals.loading import Loader
 from whyidle.monitor.signals.loading_cause import MOST_LINES, Cause, cause_of
 from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.own_waits import others_run, trains
@@ -295,7 +296,16 @@ def _gain(window: Window, waits: Measure, workers: float) -> Gain:
     high = min(high, wait, 1 - load / cores.value)
     # The rest of the step needs one of the same cores.
     low = min(low, 1 - ((1 + HANDING_OVER) * load + 1 - wait) / cores.value)
-    return Gain.between(low, high)
+    if window.device != "cpu":
+        return Gain.between(low, high)
+    # So do other threads and ranks, where the main thread is to hand its loading over.
+    account, loads = window.core_account, window.loading
+    if account is not None and loads is not None and loads.who is Loader.MAIN:
+        low = min(low, (account.runs[Runner.FREE] - HANDING_OVER * load) / account.cores)
+    # A backend that works ahead may do meanwhile what the thread waits for afterwards.
+    if window.works_ahead:
+        low -= waits_for_device(window) or 0.0
+    return Gain.between(max(0.0, low), high)
 
 
 def _of_enough_workers(window: Window, waits: Measure) -> tuple[float, float]:

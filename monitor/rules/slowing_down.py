@@ -20,7 +20,9 @@ Longer sequences later on (a curriculum), a growing population, a machine that g
 fuller: then the steps have more to do, or less to do it with. A cache that still fills levels out.
 While other programs take the cores nothing is said of it, nor where the steps of a job on a CPU
 take no more CPU time than before: then they wait longer, and do no more. Where they wait for input
-for as long as they are longer, the input may have become slower: see `input_starved`.
+for as long as they are longer, the input may have become slower: see `input_starved`. Where all
+that a step does takes longer alike, and not steadily, that is more like a slower machine than like
+something that grows: then the finding is low.
 
 ## Documents
 Beyond the documents: D2 speaks of memory that grows, not of time.
@@ -32,12 +34,14 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
+    Confidence,
     Evidence,
     Fix,
     Found,
     Gain,
     Need,
     Place,
+    Severity,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
@@ -51,6 +55,12 @@ LEAST_RISE: Final = 1.15
 # Of all pairs of seconds, so many more must rise than fall: noise rises as often as it falls.
 LEAST_ORDER: Final = 0.5
 SHORTEST_S: Final = 10.0
+# What grows takes another share of the step in the end. Where all takes as much of it as before, as
+# far as chance lets see, the machine may be slower: six jobs whose steps grew without a fault that
+# grows moved by 0.3 to 1.2 of what chance moves, and rose in an order of 0.55 to 0.83; a growing
+# list moved by 2.0, and hooks that pile up rose in an order of 0.98.
+MOVED: Final = 1.3
+STRICTLY: Final = 0.9
 # What is gone through in each step costs CPU time: at least half of the growth is that.
 OWN: Final = 0.5
 
@@ -67,15 +77,24 @@ def detect(window: Window) -> Verdict:
         return None
     if (other := _otherwise(window, drift)) is not None:
         return window.lacks(Need.LONGER, other)
-    measure = window.job.measure
+    measure, gain = window.job.measure, _gain(drift)
+    severity = Severity.of_share(gain.low)
+    is_thin = _is_even(drift) and severity in {Severity.MEDIUM, Severity.HIGH}
     return Found(
-        gain=_gain(drift),
+        gain=gain,
         evidence=(
             Evidence.of("a step in the beginning", measure(drift.early_s, m.JOB_STEP_P50.unit)),
             Evidence.of("a step in the end", measure(drift.late_s, m.JOB_STEP_P50.unit)),
         ),
         where=own(Place.at(line) for line in drift.lines),
+        severity=Severity.LOW if is_thin else None,
+        confidence=Confidence.INFERRED if is_thin else Confidence.MEASURED,
     )
+
+
+def _is_even(drift: Drift) -> bool:
+    """Tell whether all of a step grew alike, and not surely."""
+    return drift.moved is not None and drift.moved < MOVED and drift.order < STRICTLY
 
 
 def _otherwise(window: Window, drift: Drift) -> str | None:

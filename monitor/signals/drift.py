@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ class Drift:
     lines: tuple[SourceLine, ...] = ()
     # What a step takes of the cores in the end, of what it took in the beginning.
     work: float | None = None
+    # How much the places differ where the main thread is found in the last third and in the first,
+    # of what they differ by chance.
+    moved: float | None = None
 
 
 def drift_of(
@@ -47,7 +51,8 @@ def drift_of(
     pairs = [(b > a) - (b < a) for a, b in combinations(values, 2)]
     order = sum(pairs) / len(pairs)
     lines = _grown(stacks, early, late)
-    return Drift(early, late, statistics.median(values), order, lines, _work(cores, late / early))
+    work, moved = _work(cores, late / early), _moved(stacks)
+    return Drift(early, late, statistics.median(values), order, lines, work, moved)
 
 
 def _work(cores: Sequence[Point], longer: float) -> float | None:
@@ -74,6 +79,35 @@ def _grown(
         for place, s in sorted(more.items(), key=lambda item: -item[1])
         if s > 0
     )
+
+
+def _moved(stacks: Sequence[Mapping[str, Any]]) -> float | None:
+    third = len(stacks) // 3
+    if not third:
+        return None
+    (before, n), (after, m) = (_places(part) for part in (stacks[:third], stacks[-third:]))
+    if not n or not m:
+        return None
+    places = {*before, *after}
+    shares = [(before.get(place, 0.0) / n, after.get(place, 0.0) / m) for place in places]
+    apart = sum(abs(a - b) for a, b in shares) / 2
+    means = [(a * n + b * m) / (n + m) for a, b in shares]
+    # The mean of what is normal and has no sign.
+    chance = sum(math.sqrt(2 / math.pi * p * (1 - p) * (1 / n + 1 / m)) for p in means) / 2
+    return apart / chance if chance else None
+
+
+def _places(
+    stacks: Sequence[Mapping[str, Any]],
+) -> tuple[dict[tuple[str, int, str], float], float]:
+    """Return the innermost lines, of libraries too, with their samples, and all samples."""
+    found: dict[tuple[str, int, str], float] = {}
+    for chain, counts in StackSamples.of_events(stacks).chains.items():
+        line = chain.leaf or (chain.frames[0] if chain.frames else None)
+        if line is not None:
+            key = line.file, line.line, line.function
+            found[key] = found.get(key, 0.0) + counts.samples
+    return found, sum(found.values())
 
 
 def _seconds(

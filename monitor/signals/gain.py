@@ -29,11 +29,11 @@ def _back(window: Window, saved: float) -> tuple[float, float]:
         # PyTorch computes there in the thread that calls it: in that time nothing was saved.
         return (saved if device is None else min(saved, 1.0 - device[1])), saved
     # Of what the main thread waits for the device it does nothing.
-    waits = _waits(window)
-    sure = max(0.0, saved - (1.0 if waits is None else waits))
+    waited = waits_for_device(window)
+    sure = max(0.0, saved - (1.0 if waited is None else waited))
     if device is None:
         return sure, saved
-    turns = device[1] + max(0.0, 1.0 - (waits or 0.0) - saved)
+    turns = device[1] + max(0.0, 1.0 - (waited or 0.0) - saved)
     low, high = (max(0.0, min(saved, 1.0 - max(works, 1.0 - saved))) for works in device[::-1])
     # Whoever waits for nothing keeps the device waiting; a wait for a GPU's queue is not seen.
     low = min(low, max(sure if window.device == "cpu" else 0.0, 1.0 - turns))
@@ -41,7 +41,7 @@ def _back(window: Window, saved: float) -> tuple[float, float]:
     return (low, high) if freed is None else (min(saved, max(low, freed[0])), max(high, freed[1]))
 
 
-def _waits(window: Window) -> float | None:
+def waits_for_device(window: Window) -> float | None:
     """Return the time in which the main thread waits for the device; ``None``: not known."""
     if window.host is not None:
         return window.host.share(HostClass.FRAMEWORK_WAIT, HostClass.READ)

@@ -255,6 +255,21 @@ def test_a_loader_of_keras_is_known_by_the_samples() -> None:
     assert not isinstance(judge(NAME, window(facts=facts, stacks=fed, inside=True)), Found)
 
 
+@pytest.mark.parametrize(("waited", "is_sure"), [(0.0, True), (1.0, False)])
+def test_what_a_backend_does_meanwhile_surely_gives_nothing_back(
+    waited: float, *, is_sure: bool
+) -> None:
+    get = CodeLine("/env/lib/python3.11/site-packages/grain/_src/python/loader.py", 9, "__next__")
+    trains = CodeLine("/env/lib/python3.11/site-packages/jax/_src/pjit.py", 9, "call")
+    loop = CodeLine("/me/train.py", 150, "main")
+    rows = stacks((get, (loop,), 200), (trains, (loop,), 800), waited=waited)
+    facts, means = {"jax": {"backend": "cpu"}}, {m.HOST_CORES: 2.0}
+    gain = found(NAME, window(facts=facts, means=means, stacks=rows, inside=True)).gain
+    assert gain is not None
+    assert (gain.low > 0.05) is is_sure
+    assert gain.high == pytest.approx(0.2, abs=0.05)
+
+
 # Causes ------------------------------------------------------------------------------------------
 LIB = "/venv/lib/python3.11"
 PACKAGES = f"{LIB}/site-packages"

@@ -10,7 +10,7 @@ import pytest
 from tests.rules.phases import LIB, TORCH, of_rows
 from tests.rules.windows import cannot_judge, found, is_silent, stacks, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.signals.drift import LEAST_POINTS, Drift, drift_of
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Point
@@ -106,6 +106,39 @@ def test_its_lines_are_those_that_take_more_of_a_step() -> None:
     assert drift.lines[0].share == pytest.approx(1, abs=0.1)
     finding = found(NAME, window(drift=drift, inside=True))
     assert [place.line for place in finding.where] == [12]
+
+
+# Longer and longer, but not each than the one before: in an order of about 0.7.
+WOBBLES = [0.1 + 0.002 * n + 0.02 * (-1) ** n for n in range(40)]
+FORWARD = SourceLine("/job/train.py", 20, "forward", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("late", "values", "is_thin"),
+    [
+        (50, WOBBLES, True),
+        (46, WOBBLES, True),
+        (90, WOBBLES, False),
+        (50, GROWS["a list that is searched"], False),
+    ],
+)
+def test_where_all_of_a_step_grew_alike_the_machine_may_be_slower(
+    late: int, values: list[float], *, is_thin: bool
+) -> None:
+    before = stacks((STEP, (), 100), (FORWARD, (), 100)).packed(10_000)
+    after = stacks((STEP, (), 2 * late), (FORWARD, (), 200 - 2 * late)).packed(10_000)
+    drift = drift_of(points(values), [before, before, after])
+    assert drift is not None
+    assert (drift.order < 0.9) is (values is WOBBLES)
+    severity = found(NAME, window(drift=drift, inside=True)).severity
+    assert (severity is Severity.LOW) is is_thin
+
+
+def test_without_samples_it_is_not_known_whether_all_grew_alike() -> None:
+    drift = drift_of(points(WOBBLES), [{}, {}, {}])
+    assert drift is not None
+    assert drift.moved is None
+    assert found(NAME, window(drift=drift, inside=True)).severity is None
 
 
 def test_what_is_missing() -> None:
