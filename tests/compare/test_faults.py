@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
+import pytest
 
-from whyidle.dashboard import sample
+from tests.rules.windows import recorded
 from whyidle.monitor import compare
+from whyidle.monitor.compare import opening
+
+TITLE = "The device waits for the next batch"
+# Two pairs of recordings that have one fault: of other causes, and of the same one.
+KEPT = {
+    ("input_starved/before_torch", "input_starved/after_torch"): TITLE,
+    ("slow_tokenizer/before_torch", "tensors_from_lists/before_torch"): (
+        "The device waits for batches: transforming samples takes the time"
+    ),
+}
 
 
-def test_a_finding_that_stays_is_called_what_fits_both_sides(tmp_path: Path) -> None:
-    store = Path(shutil.copy(sample.STORE, tmp_path))
-    starved, mended = compare.of_run(store, "4"), compare.of_run(store, "3")
-    for a, b in ((starved, mended), (mended, starved)):
-        (fault,) = compare.compare(a, b).faults.kept
-        assert fault.rule == "input_starved"
-        # The one that was mended says more: that all cores load already.
-        assert fault.title == "The device waits for the next batch"
+@pytest.mark.parametrize("names", KEPT)
+def test_a_finding_that_stays_is_called_what_fits_both_sides(names: tuple[str, str]) -> None:
+    one, two = (opening.of_window(recorded(name), name) for name in names)
+    for a, b in ((one, two), (two, one)):
+        kept = {fault.rule: fault.title for fault in compare.compare(a, b).faults.kept}
+        assert kept["input_starved"] == KEPT[names]

@@ -71,7 +71,7 @@ def test_an_early_trace_without_a_step_is_not_the_last(
     tmp_path: Path, steps: int, *, is_asked_again: bool
 ) -> None:
     policy = traces(tmp_path)._scheduler.policy
-    policy.taken(KEY, 5.0, Outcome(0.25, {}, steps), measured=False)
+    policy.taken(KEY, 5.0, Outcome(0.25, {}, steps), starved=None)
     assert policy.wants(8.0, starved=None) is is_asked_again
 
 
