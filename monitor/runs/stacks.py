@@ -40,6 +40,11 @@ class Chain(NamedTuple):
     # The phase that the job's own code marks; ``None``: none.
     marked: str | None = None
 
+    @property
+    def innermost(self) -> CodeLine | None:
+        """The innermost line that was seen, in anybody's code."""
+        return self.leaf or (self.frames[0] if self.frames else None)
+
 
 @dataclass(slots=True)
 class Counts:

@@ -253,7 +253,7 @@ def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         yield HostClass.LOCK, locked
     samples = counts.samples - locked
     chain = _without_collector(chain)
-    leaf = chain.leaf or (chain.frames[0] if chain.frames else None)
+    leaf = chain.innermost
     files = [x.file for x in (leaf, chain.called) if x is not None]
     if any(LOADERS.fullmatch(file) for file in files):
         yield HostClass.LOADER, samples

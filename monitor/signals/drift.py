@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from whyidle.monitor.core.finding import SourceLine
-from whyidle.monitor.runs.stacks import StackSamples
+from whyidle.monitor.runs.stacks import CodeLine, StackSamples
 from whyidle.monitor.store import Point
 
 # Thirds of fewer points have no median to speak of.
@@ -85,11 +85,13 @@ def _moved(stacks: Sequence[Mapping[str, Any]]) -> float | None:
     third = len(stacks) // 3
     if not third:
         return None
-    (before, n), (after, m) = (_places(part) for part in (stacks[:third], stacks[-third:]))
+    before, after = (_places(part) for part in (stacks[:third], stacks[-third:]))
+    n, m = sum(before.values()), sum(after.values())
     if not n or not m:
         return None
-    places = {*before, *after}
-    shares = [(before.get(place, 0.0) / n, after.get(place, 0.0) / m) for place in places]
+    shares = [
+        (before.get(place, 0.0) / n, after.get(place, 0.0) / m) for place in {*before, *after}
+    ]
     apart = sum(abs(a - b) for a, b in shares) / 2
     means = [(a * n + b * m) / (n + m) for a, b in shares]
     # The mean of what is normal and has no sign.
@@ -97,17 +99,13 @@ def _moved(stacks: Sequence[Mapping[str, Any]]) -> float | None:
     return apart / chance if chance else None
 
 
-def _places(
-    stacks: Sequence[Mapping[str, Any]],
-) -> tuple[dict[tuple[str, int, str], float], float]:
-    """Return the innermost lines, of libraries too, with their samples, and all samples."""
-    found: dict[tuple[str, int, str], float] = {}
+def _places(stacks: Sequence[Mapping[str, Any]]) -> dict[CodeLine, float]:
+    """Return the innermost lines, of libraries too, with their samples."""
+    found: dict[CodeLine, float] = {}
     for chain, counts in StackSamples.of_events(stacks).chains.items():
-        line = chain.leaf or (chain.frames[0] if chain.frames else None)
-        if line is not None:
-            key = line.file, line.line, line.function
-            found[key] = found.get(key, 0.0) + counts.samples
-    return found, sum(found.values())
+        if chain.innermost is not None:
+            found[chain.innermost] = found.get(chain.innermost, 0.0) + counts.samples
+    return found
 
 
 def _seconds(

@@ -142,7 +142,7 @@ def _where_loaders_begin(stacks: StackSamples, *, whoever_works: bool) -> set[tu
     """Return where the threads begin of which one was seen loading, or at work."""
     begins = set()
     for chain, counts in stacks.chains.items():
-        leaf = chain.leaf or (chain.frames[0] if chain.frames else None)
+        leaf = chain.innermost
         if chain.frames and leaf is not None and not SERVES.match(leaf.file):
             kinds = [kind for kind, idles, n in divided(chain, leaf, counts) if n and not idles]
             if any(whoever_works or is_loading(chain, kind) for kind in kinds):
