@@ -21,6 +21,8 @@ from benchmarks.faultbench.program import NotApplicable, Program
 JOBS: Final = Path(tempfile.gettempdir()) / "whyidle-faultbench"
 # Python of the jobs: the families need more packages than the product (requirements.txt).
 PYTHON: Final = os.environ.get("FAULTBENCH_PYTHON", sys.executable)
+# What stands still while others take their turns is no reason for XLA to end the program.
+_PATIENT: Final = "--xla_cpu_collective_call_terminate_timeout_seconds=100000"
 _PACKAGES: Final = f"{Path(PYTHON).absolute().parents[1]}/"
 STARTING_S: Final = 90.0
 _NEIGHBOUR: Final = "while True: sum(range(10_000))"
@@ -75,6 +77,8 @@ class Job:
         self._steps = self.folder / "steps"
         self._steps.write_bytes(bytes(16))
         environment = {**os.environ, **program.environment, "STEPS_FILE": str(self._steps)}
+        if counting and program.framework == "jax":
+            environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {_PATIENT}"
         # As a user's shell has it: nothing of ours.
         for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
             environment.pop(name, None)

@@ -3,7 +3,8 @@
 ## What it sees
 The time of a step over the recording: the median of its last third against that of its first, and
 how steadily it rises. The lines are those at which the main thread spends more of a step in the end
-than in the beginning.
+than in the beginning; before them stand those that register hooks, handlers or groups of parameters
+again and again, and never take them back.
 
 ## Why it costs
 What is gone through in each step has grown: a list of all losses, a history that is searched, an
@@ -47,7 +48,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.drift import Drift
-from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.user_lines import own, registering
 from whyidle.monitor.signals.window import Window
 
 # Of 28 jobs that were watched, the healthy ones moved by 7% at most.
@@ -86,7 +87,8 @@ def detect(window: Window) -> Verdict:
             Evidence.of("a step in the beginning", measure(drift.early_s, m.JOB_STEP_P50.unit)),
             Evidence.of("a step in the end", measure(drift.late_s, m.JOB_STEP_P50.unit)),
         ),
-        where=own(Place.at(line) for line in drift.lines),
+        # What is registered again and again costs nothing there, but in each step from then on.
+        where=own((*registering(window.job), *map(Place.at, drift.lines))),
         severity=Severity.LOW if is_thin else None,
         confidence=Confidence.INFERRED if is_thin else Confidence.MEASURED,
     )

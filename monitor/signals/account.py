@@ -73,6 +73,8 @@ _READERS: Final = re.compile(
     r"|repr|str|iter|reduce|dlpack)__)"
     r"|.*/torch/_tensor\.py (__(array|format|repr|iter|contains|dlpack)__|tolist)"
 )
+# What copies or writes out objects one by one in Python, whoever's they are.
+_COPIES: Final = re.compile(r".*/lib/python3\.\d+t?/(copy|copyreg|pickle|dataclasses)\.py")
 _COLLECTOR: Final = re.compile(r".*/jax/_src/lib/__init__\.py _xla_gc_callback")
 _WAITS: Final = {
     HostClass.FRAMEWORK: HostClass.FRAMEWORK_WAIT,
@@ -311,7 +313,9 @@ def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:
     if package:
         # Arrays of the host never wait: what does is a framework's that they are made of.
         arrays = package[1] in ARRAY_PACKAGES
-        return HostClass.READ if arrays else _WAITS.get(whose, HostClass.WAIT)
+        theirs = package[1] in DEVICE_PACKAGES
+        waits = HostClass.FRAMEWORK_WAIT if theirs else HostClass.WAIT
+        return HostClass.READ if arrays else waits
     if is_users(leaf.file) and reads_at(leaf.file, leaf.line):
         return HostClass.READ
     if whose is HostClass.UNCLEAR and _may_wait_on_host(leaf):
@@ -328,6 +332,8 @@ def _whose(leaf: CodeLine, chain: Chain) -> HostClass:
     """Return whose code runs where the thread was found."""
     if is_users(leaf.file):
         return _OF_CALLS[calls_of(leaf.file, leaf.line)]
+    if chain.called is not None and _COPIES.fullmatch(chain.called.file):
+        return HostClass.LIBRARY
     for line in (leaf, chain.called):
         # The standard library works for its caller.
         found = None if line is None else _INSTALLED.match(line.file)

@@ -15,10 +15,12 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.source import (
     called,
+    calls,
     dotted,
     function_at,
     functions,
     last,
+    nodes_at,
     text_of,
     tree_of,
     variables,
@@ -31,6 +33,9 @@ MOST: Final = 3
 _LOADS: Final = re.compile(r"__(next|iter|getitem|getitems)__|.*collate.*")
 # Such a loop does not fetch anything.
 _COUNTS: Final = re.compile(r"(itertools\.)?(range|count)")
+# What is called so is gone through from then on, once more for each time that it was.
+_REGISTERS: Final = re.compile(r"register_\w+_hook|addHandler|add_param_group|add_callback")
+_TAKES_BACK: Final = re.compile(r"remove|removeHandler|remove_callback|clear")
 # What is kept of these is a number of Python's.
 _NUMBERS: Final = re.compile(r"(.*\.)?(item|float|int|len|perf_counter|time|str|round)")
 
@@ -91,6 +96,23 @@ def kept(job: Recorded) -> tuple[Place, ...]:
         for function in functions(file, name):
             found |= dict.fromkeys(Place(file, number, name) for number in _adding(function))
     return own(found)
+
+
+def registering(job: Recorded) -> tuple[Place, ...]:
+    """Return the lines at which the main thread was found while it registered what stays."""
+    return own(Place(x.file, x.line, x.function) for x in job.lines if _registers(x))
+
+
+def _registers(line: SourceLine) -> bool:
+    if not any(_REGISTERS.fullmatch(last(call)) for call in calls(line.file, line.line)):
+        return False
+    # What runs more than once: a function, or the whole of a loop that is in none.
+    around = nodes_at(line.file, line.line)
+    functions = [x for x in around if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
+    loops = [x for x in around if isinstance(x, ast.For | ast.While)]
+    inside = (x for runs in (functions[-1:] or loops[:1]) for x in ast.walk(runs))
+    taken = (x for x in inside if isinstance(x, ast.Call) and _TAKES_BACK.fullmatch(last(x)))
+    return bool(functions or loops) and next(taken, None) is None
 
 
 def _adding(function: ast.AST) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,74 @@ def test_its_lines_are_those_that_take_more_of_a_step() -> None:
     assert drift.lines[0].share == pytest.approx(1, abs=0.1)
     finding = found(NAME, window(drift=drift, inside=True))
     assert [place.line for place in finding.where] == [12]
+
+
+# What is registered again and again, and where the main thread is then found at it.
+REGISTERS = {
+    "in the loop": """
+for x in data:
+    for m in net.modules():
+        m.register_forward_hook(f)
+""",
+    "in a function of it": """
+def probe(net, keep):
+    for m in net.modules():
+        keep.append(m.register_full_backward_hook(f))
+""",
+    "in the model": """
+class Net(Module):
+    def forward(self, x):
+        self.body.register_forward_pre_hook(self.seen)
+        return self.body(x)
+""",
+    "handlers of a log": """
+while True:
+    log = logging.getLogger("run")
+    log.addHandler(StreamHandler())
+""",
+}
+STAYS_AS_IT_WAS = {
+    "it is taken back": """
+def look(net, x):
+    handle = net.register_forward_hook(f)
+    net(x)
+    handle.remove()
+""",
+    "once, before the loop": """
+net.register_forward_hook(f)
+for x in data:
+    net(x)
+""",
+    "of a tensor, which goes with it": """
+for x in data:
+    net(x).register_hook(f)
+""",
+}
+
+
+def growing_beside(script: Path, text: str) -> tuple[str, ...]:
+    """Return the lines named where steps grow at the last, and all others take a little, too."""
+    script.write_text(text + "net(y)\n")
+    lines = script.read_text().splitlines()
+    *others, step = (SourceLine(str(script), n, "f", 0.1) for n in range(1, len(lines) + 1))
+    early, late = (
+        stacks((step, (), n), *((each, (), 1) for each in others)).packed(10_000) for n in (50, 100)
+    )
+    drift = drift_of(points([0.1 + 0.0025 * n for n in range(41)]), [early, early, late])
+    finding = found(NAME, window(drift=drift, inside=True, lines=(step, *others)))
+    return tuple(lines[place.line - 1] for place in finding.where)
+
+
+@pytest.mark.parametrize("how", REGISTERS)
+def test_what_is_registered_again_and_again_is_named_first(how: str, tmp_path: Path) -> None:
+    first, second, *_ = growing_beside(tmp_path / "train.py", REGISTERS[how])
+    assert re.search(r"\.(register|add)", first)
+    assert second == "net(y)"
+
+
+@pytest.mark.parametrize("how", STAYS_AS_IT_WAS)
+def test_what_is_taken_back_does_not_pile_up(how: str, tmp_path: Path) -> None:
+    assert growing_beside(tmp_path / "train.py", STAYS_AS_IT_WAS[how])[0] == "net(y)"
 
 
 # Longer and longer, but not each than the one before: in an order of about 0.7.

@@ -157,6 +157,39 @@ def test_jax_in_the_midst_of_a_collection_is_no_call_of_the_users(train: str) ->
     assert {row.doing for row in account.rows} == {HostClass.LIBRARY}
 
 
+PYTHON = "/usr/lib/python3.11"
+
+
+@pytest.mark.parametrize(
+    ("called", "leaf", "whose"),
+    [
+        ("copy.py deepcopy", "torch/nn/parameter.py __deepcopy__", HostClass.LIBRARY),
+        ("dataclasses.py asdict", "torch/_tensor.py __deepcopy__", HostClass.LIBRARY),
+        ("pickle.py dumps", "torch/storage.py __reduce__", HostClass.LIBRARY),
+        # These only pass a call on.
+        ("contextlib.py inner", "torch/optim/adam.py step", HostClass.FRAMEWORK),
+        ("functools.py wrapper", "torch/nn/modules/conv.py forward", HostClass.FRAMEWORK),
+    ],
+)
+def test_what_copies_objects_works_for_the_line_that_asked_for_it(
+    train: str, called: str, leaf: str, whose: HostClass
+) -> None:
+    asked, at = called.split(), leaf.split()
+    samples = StackSamples()
+    samples.samples = 100
+    chain = Chain(
+        (CodeLine(train, 12, "step"),),
+        CodeLine(f"{PACKAGES}/{at[0]}", 5, at[1]),
+        CodeLine(f"{PYTHON}/{asked[0]}", 9, asked[1]),
+    )
+    samples.count(chain, 100, 100, 10)
+    account = account_of(samples)
+    assert account is not None
+    # Where it waits it waits for the framework's device, whoever asked.
+    shares = {row.doing: row.share for row in account.rows}
+    assert shares == pytest.approx({whose: 0.9, HostClass.FRAMEWORK_WAIT: 0.1})
+
+
 def test_what_jax_runs_outside_of_compiled_functions_is_a_class_of_its_own(train: str) -> None:
     line = CodeLine(train, 9, "step")
     packages = f"{PACKAGES}/jax/_src"
