@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import pytest
 
 from tests.rules.windows import (
@@ -49,10 +52,11 @@ def on_gpu(graphs: int) -> Window:
     return window(trace, kind="file")
 
 
-def on_cpu(
-    step_ms: float, batch: int | None = None, calls: str = "aten::add", count: int = 300
-) -> Window:
-    trace = answer({Slice.COMPUTE: 1.0}, calls={calls: count})
+ADDS: Final = {"aten::add": 300}
+
+
+def on_cpu(step_ms: float, batch: int | None = None, calls: Mapping[str, float] = ADDS) -> Window:
+    trace = answer({Slice.COMPUTE: 1.0}, calls=calls)
     trace["devices"][0]["kernels"] = 3000
     means = {m.JOB_STEPS: 10.0, m.JOB_MAIN_THREAD: step_ms / 100}
     return window(trace, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
@@ -86,7 +90,7 @@ def test_a_small_batch_is_another_fault() -> None:
 
 
 def test_a_model_that_is_compiled() -> None:
-    assert is_silent(NAME, on_cpu(step_ms=4.5, calls="Torch-Compiled Region: 0/0"))
+    assert is_silent(NAME, on_cpu(step_ms=4.5, calls={"Torch-Compiled Region: 0/0": 300}))
 
 
 @pytest.mark.parametrize("trace", ["v100_2rank_nccl", "a100_nccl_small"])
@@ -123,14 +127,27 @@ def test_a_trace_of_tensorflow_or_of_nobody_known() -> None:
     assert judge(NAME, window({**gpu, "format": "xplane", "calls": []}, kind="file")) is None
 
 
-def test_values_that_are_read_are_no_operators() -> None:
+@pytest.mark.parametrize(
+    "calls",
+    [
+        {"aten::item": 270},
+        # `p.detach().cpu().numpy()` of a parameter on the CPU, and of what is a view already.
+        {"aten::to": 140, "detach": 70, "aten::resolve_conj": 30, "aten::resolve_neg": 30},
+        {"aten::to": 270},
+    ],
+)
+def test_values_that_are_read_are_no_operators(calls: Mapping[str, float]) -> None:
     assert found(NAME, on_cpu(step_ms=4.5))
     # Nine of ten only read one, as who prints each gradient does.
-    assert is_silent(NAME, on_cpu(step_ms=4.5, calls="aten::item", count=2700))
+    assert is_silent(NAME, on_cpu(step_ms=4.5, calls=calls))
+
+
+def test_what_is_copied_to_another_type_is_an_operator() -> None:
+    assert found(NAME, on_cpu(step_ms=4.5, calls={"aten::to": 270, "aten::_to_copy": 270}))
 
 
 @pytest.mark.parametrize(("nodes", "is_bound"), [(10, False), (100, True)])
 def test_operators_beside_the_training_are_cheap(nodes: int, is_bound: bool) -> None:
     # Gradients come back through a few; the rest looks at each sample, or at each weight.
-    seen = on_cpu(step_ms=4.0, calls="autograd::engine::evaluate_function: Mul", count=nodes)
+    seen = on_cpu(step_ms=4.0, calls={"autograd::engine::evaluate_function: Mul": nodes})
     assert (judge(NAME, seen) is not None) is is_bound
