@@ -125,7 +125,16 @@ def detect(window: Window) -> Verdict:
             return _of_pipeline(window, verdict, pipeline, waits)
         return verdict if waits is not None else _of_graph(window, pipeline) or verdict
     cause = cause_of(window) if isinstance(verdict, Found) else None
-    return _explained(verdict, cause, waits) if isinstance(verdict, Found) and cause else verdict
+    if not isinstance(verdict, Found) or cause is None or not _explains(window, verdict, cause):
+        return verdict
+    return _explained(verdict, cause, waits)
+
+
+def _explains(window: Window, found: Found, cause: Cause) -> bool:
+    """Tell whether it is a cause of this: who takes cores from the step is not the main thread."""
+    loads = window.loading
+    is_mains = cause.kind is not None and loads is not None and loads.who is Loader.MAIN
+    return found.title != COMPETES or not is_mains
 
 
 def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measure | None) -> Found:

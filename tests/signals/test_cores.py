@@ -10,7 +10,10 @@ from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
+from whyidle.monitor.rules.input_starved import COMPETES
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.cores import Runner
+from whyidle.monitor.signals.loading import Loader
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.window import Window
 
@@ -91,6 +94,30 @@ def test_loading_that_nobody_waits_for_takes_cores() -> None:
     # At least the work is less by its share.
     assert finding.gain.low == pytest.approx(1.1 / 4)
     assert finding.gain.high > finding.gain.low
+
+
+def test_what_the_main_thread_does_for_a_batch_takes_no_cores_from_the_step() -> None:
+    # It unpickles what its workers made, more often than it waits for them.
+    loop = CodeLine("/u/train.py", 30, "fit")
+    reads, asked, trains = (
+        CodeLine(f"/v/lib/python3.11/site-packages/torch/{file}", 9, function)
+        for file, function in (
+            ("multiprocessing/reductions.py", "rebuild_tensor"),
+            ("utils/data/dataloader.py", "__next__"),
+            ("autograd/graph.py", "_engine_run_backward"),
+        )
+    )
+    stacks = StackSamples()
+    stacks.samples = 1000
+    stacks.count(Chain((loop,), reads, asked), 40, 40, 0)
+    stacks.count(Chain((loop,), asked, asked), 10, 10, 10)
+    stacks.count(Chain((loop,), trains, trains), 950, 950, 0)
+    seen = window(means=MEANS, helpers=HELPERS, facts=CPU, inside=True, stacks=stacks)
+    assert seen.loading is not None
+    assert seen.loading.who is Loader.MAIN
+    finding = found("input_starved", seen)
+    assert finding.title == COMPETES
+    assert [place.function for place in finding.where] == ["decode", "crop"]
 
 
 def test_free_cores_lose_nothing_to_loading() -> None:
