@@ -127,23 +127,28 @@ def test_a_trace_of_tensorflow_or_of_nobody_known() -> None:
     assert judge(NAME, window({**gpu, "format": "xplane", "calls": []}, kind="file")) is None
 
 
-@pytest.mark.parametrize(
-    "calls",
-    [
-        {"aten::item": 270},
-        # `p.detach().cpu().numpy()` of a parameter on the CPU, and of what is a view already.
-        {"aten::to": 140, "detach": 70, "aten::resolve_conj": 30, "aten::resolve_neg": 30},
-        {"aten::to": 270},
-    ],
-)
-def test_values_that_are_read_are_no_operators(calls: Mapping[str, float]) -> None:
+def test_values_that_are_read_are_no_operators() -> None:
     assert found(NAME, on_cpu(step_ms=4.5))
     # Nine of ten only read one, as who prints each gradient does.
-    assert is_silent(NAME, on_cpu(step_ms=4.5, calls=calls))
+    assert is_silent(NAME, on_cpu(step_ms=4.5, calls={"aten::item": 270}))
 
 
-def test_what_is_copied_to_another_type_is_an_operator() -> None:
-    assert found(NAME, on_cpu(step_ms=4.5, calls={"aten::to": 270, "aten::_to_copy": 270}))
+@pytest.mark.parametrize(
+    ("calls", "is_bound"),
+    [
+        ({"aten::add": 270}, True),
+        ({"aten::to": 270, "aten::_to_copy": 270}, True),
+        # `p.detach().cpu().numpy()` of a parameter on the CPU.
+        ({"aten::to": 140, "detach": 70, "aten::resolve_conj": 30, "aten::resolve_neg": 30}, False),
+        ({"aten::to": 270}, False),
+    ],
+)
+def test_what_gives_back_what_it_was_given_costs_nothing(
+    calls: Mapping[str, float], is_bound: bool
+) -> None:
+    # Beside a training of thirty operators.
+    trains = {"autograd::engine::evaluate_function: Mul": 10}
+    assert (judge(NAME, on_cpu(step_ms=1.8, calls={**calls, **trains})) is not None) is is_bound
 
 
 @pytest.mark.parametrize(("nodes", "is_bound"), [(10, False), (100, True)])
