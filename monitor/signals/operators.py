@@ -37,18 +37,6 @@ _READ: Final = r"aten::item"
 _SAME: Final = r"aten::(resolve_conj|resolve_neg)|detach"
 _MOVES: Final = r"aten::to"
 _MOVED: Final = r"aten::_to_copy"
-_NODE: Final = 3
-PER_PARAMETER: Final = 8
-# Some of it is always work.
-MOST: Final = 0.95
-_BESIDE: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK, HostClass.COMPILE}
-# In what is called there the host works, if the source does not say whose the call is.
-_HOSTS: Final = frozenset({Phase.ENVIRONMENT, Phase.LOGGING})
-# Who reads a value computes nothing, and no compiler takes it away; nor does what gives back what
-# it was given: ``detach().cpu().numpy()`` of what is on the CPU is four of these, of 0.3 us each.
-_READ: Final = r"aten::(item|resolve_conj|resolve_neg)|detach"
-_MOVES: Final = r"aten::to"
-_MOVED: Final = r"aten::_to_copy"
 _NODE: Final = r"autograd::engine::evaluate_function: .*"
 _PARAMETER: Final = r"torch::autograd::AccumulateGrad"
 _ONCE_A_STEP: Final = r"Optimizer\.(step|zero_grad)#.*"
