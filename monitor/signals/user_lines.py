@@ -108,11 +108,11 @@ def _registers(line: SourceLine) -> bool:
         return False
     # What runs more than once: a function, or the whole of a loop that is in none.
     around = nodes_at(line.file, line.line)
-    functions = [x for x in around if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
+    defined = [x for x in around if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
     loops = [x for x in around if isinstance(x, ast.For | ast.While)]
-    inside = (x for runs in (functions[-1:] or loops[:1]) for x in ast.walk(runs))
+    inside = (x for runs in (defined[-1:] or loops[:1]) for x in ast.walk(runs))
     taken = (x for x in inside if isinstance(x, ast.Call) and _TAKES_BACK.fullmatch(last(x)))
-    return bool(functions or loops) and next(taken, None) is None
+    return bool(defined or loops) and next(taken, None) is None
 
 
 def _adding(function: ast.AST) -> Iterator[int]:
