@@ -111,7 +111,7 @@ def prepared(index):
 )
 COMPETES: Final = "Loading takes the cores that the step computes on"
 # That there are as many workers as cores is no reason for these to be slow.
-TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK, LoadKind.WAIT})
+TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
 # Where a trace puts time in which the main thread did what no profiler records.
 UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 

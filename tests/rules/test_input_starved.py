@@ -340,16 +340,6 @@ def test_workers_that_wait_for_nfs() -> None:
     assert found(NAME, some).title == "The device waits for batches, and loading for the storage"
 
 
-@pytest.mark.parametrize("waited", [180, 0])
-def test_as_many_workers_as_cores_that_only_wait_leave_these_free(waited: float) -> None:
-    # They ask a service, a lock or a clock: 40 of them would wait at once; what computes would not.
-    asks = Chain((ITEM, LOOP), CodeLine(f"{PACKAGES}/tables/leaf.py", 9, "read"))
-    rows = of_chains((asks, 180, waited, 0), (Chain((LOOP,), IDLE), 20, 20, 0))
-    gain = found(NAME, fed_by(*[Helper(0.1, (), rows)] * 8)).gain
-    assert (gain is not None) is bool(waited)
-    assert gain is None or 0.4 < gain.low < 0.6 < gain.high
-
-
 def test_shards_on_a_slow_disk() -> None:
     job = fed_by(*[works(Chain((ITEM, LOOP), ITEM), blocked=0.8)] * 2)
     reads = {"rotational disk sda (ext4 at /data)": 60}
