@@ -73,7 +73,7 @@ _READERS: Final = re.compile(
     r"|repr|str|iter|reduce|dlpack)__)"
     r"|.*/torch/_tensor\.py (__(array|format|repr|iter|contains|dlpack)__|tolist)"
 )
-# What copies or writes out objects one by one in Python, whoever's they are.
+# What copies or writes out objects one by one in Python, of any package.
 _COPIES: Final = re.compile(r".*/lib/python3\.\d+t?/(copy|copyreg|pickle|dataclasses)\.py")
 _COLLECTOR: Final = re.compile(r".*/jax/_src/lib/__init__\.py _xla_gc_callback")
 _WAITS: Final = {
@@ -309,13 +309,12 @@ def _puts_at(line: CodeLine) -> bool:
 
 def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:
     """Return what a thread waits for that does not run."""
-    package = _INSTALLED.match(leaf.file)
-    if package:
-        # Arrays of the host never wait: what does is a framework's that they are made of.
-        arrays = package[1] in ARRAY_PACKAGES
-        theirs = package[1] in DEVICE_PACKAGES
-        waits = HostClass.FRAMEWORK_WAIT if theirs else HostClass.WAIT
-        return HostClass.READ if arrays else waits
+    package = package_of(leaf.file)
+    # Arrays of the host never wait: what does is a framework's that they are made of.
+    if package in ARRAY_PACKAGES:
+        return HostClass.READ
+    if package is not None:
+        return HostClass.FRAMEWORK_WAIT if package in DEVICE_PACKAGES else HostClass.WAIT
     if is_users(leaf.file) and reads_at(leaf.file, leaf.line):
         return HostClass.READ
     if whose is HostClass.UNCLEAR and _may_wait_on_host(leaf):
@@ -336,7 +335,7 @@ def _whose(leaf: CodeLine, chain: Chain) -> HostClass:
         return HostClass.LIBRARY
     for line in (leaf, chain.called):
         # The standard library works for its caller.
-        found = None if line is None else _INSTALLED.match(line.file)
-        if found:
-            return HostClass.FRAMEWORK if found[1] in DEVICE_PACKAGES else HostClass.LIBRARY
+        package = None if line is None else package_of(line.file)
+        if package is not None:
+            return HostClass.FRAMEWORK if package in DEVICE_PACKAGES else HostClass.LIBRARY
     return HostClass.LIBRARY

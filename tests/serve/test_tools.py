@@ -41,7 +41,7 @@ def store(state: Path) -> Path:
 def test_findings_say_what_it_costs_where_and_what_mends_it(store: Path) -> None:
     answer = reading.get_findings("before")
     assert (answer["run"], answer["abstained"], answer["state"]) == (1, None, "over: the job ended")
-    assert answer["ended_s_ago"] >= 0
+    assert 0 <= answer["ended_s_ago"] < 60
     first = answer["findings"][0]
     assert (first["rule"], first["severity"]) == ("input_starved", "high")
     assert first["at"] == ["demo_workloads/input_starved/before_torch.py:30 in __getitem__ (90%)"]

@@ -185,7 +185,7 @@ def test_what_copies_objects_works_for_the_line_that_asked_for_it(
     samples.count(chain, 100, 100, 10)
     account = account_of(samples)
     assert account is not None
-    # Where it waits it waits for the framework's device, whoever asked.
+    # Where it waits, it waits for the framework's device in either case.
     shares = {row.doing: row.share for row in account.rows}
     assert shares == pytest.approx({whose: 0.9, HostClass.FRAMEWORK_WAIT: 0.1})
 
