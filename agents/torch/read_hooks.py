@@ -1,7 +1,8 @@
 """The hooks of the part ``reads``: what replaces a method of ``torch.Tensor``.
 
 An optimizer's own reads during its step pass untimed, and so do the reads that are left out where
-there are very many.
+there are very many. A step that is given a closure runs the job's code inside: gradients are on
+there, and off in the rest of the step.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from types import MethodType
 from ..downsampling import BURST, ROUND, Downsampler
 from ..modules import loaded
 from .patch import copy_names, hide
-from .steps import inside
+from .steps import GIVEN, inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def _seen_by_instances(
     downsampler: Downsampler,
 ) -> Any:
     bind, begun, ident = original.__get__, inside, get_ident
+    is_grad_on = (loaded("torch") or {}).get("is_grad_enabled", bool)
     number, active = downsampler.number, downsampler.active
 
     class Read:
@@ -143,7 +145,7 @@ def _seen_by_instances(
         def __get__(self, tensor: Any, kind: Any = None) -> Any:
             if tensor is None:
                 return original
-            if begun and ident() in begun:
+            if begun and (at := begun.get(ident())) and (at != GIVEN or not is_grad_on()):
                 passed()
                 return bind(tensor)
             if active and number() % ROUND >= BURST:

@@ -2,7 +2,8 @@
 
 By torch's own global hooks, for all optimizers that exist and will exist. A step that raises has no
 end: the next one of its thread begins anew. Where steps are very fast, all are counted and some are
-noted.
+noted. A step that is given a closure runs the model inside, as all steps of Lightning do: it is
+counted, and how long the optimizer itself takes is not known.
 
 Where a step is compiled, hooks are left as they are. If that happens while ours are installed, they
 stay when we go, do nothing more, and are used again when we come back. The same holds where the job
@@ -41,8 +42,8 @@ CAPACITY = 20_000
 MANY = 1000
 # Stands between two noted steps that do not follow each other.
 BETWEEN = (0, 0, APART)
-# The beginning of a step that is only counted.
-PASSES = -1
+# The beginning of a step that is only counted, and of one that is given a closure.
+PASSES, GIVEN = -1, -2
 # Without a step for so long, the step may have been compiled.
 SILENT_SECONDS = 30
 # How often we try to add our hooks to the job's, between two of its steps.
@@ -51,7 +52,7 @@ MOST_TRIES = 60
 MODULE = "torch.optim.optimizer"
 PLACES = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
-# The threads that are inside an optimizer's step, and since when. Reads in it do not count.
+# The threads that are inside an optimizer's step, and since when. Its own reads do not count.
 inside: dict[int, int] = {}
 
 
@@ -63,7 +64,7 @@ class OptimizerSteps(Part):
     def __init__(self, context: Any) -> None:
         super().__init__(context)
         self._steps = self._ns = self._missed = self._silent = 0
-        # In turn: the optimizer, when its step began (0: unknown), and when it ended.
+        # In turn: the optimizer, when its step began (0: unknown, or ``GIVEN``), and when it ended.
         self._took: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
         self._downsampler = Downsampler(monotonic_ns(), MANY)
         self._was_downsampled = False
@@ -122,7 +123,8 @@ class OptimizerSteps(Part):
         self._silent = 0 if number else self._silent + 1
         if self._silent == SILENT_SECONDS and not self._steps and step_is_compiled():
             self.context.tell("steps of an optimizer that torch.compile has compiled are not seen")
-        return {OPTIMIZER_STEPS: self._steps, OPTIMIZER_NS: self._ns}
+        is_known = self._ns > 0 or not self._steps
+        return {OPTIMIZER_STEPS: self._steps, OPTIMIZER_NS: self._ns if is_known else None}
 
     def _tick(self, keys: list[int], ended: list[int], came: int) -> None:
         if self._feed is None:
@@ -138,10 +140,11 @@ class OptimizerSteps(Part):
 
     def _count(self, began: list[int], ended: list[int], came: int) -> None:
         # A step may have been under way when we came.
-        known = list(compress(range(len(began)), began))
+        noted = len(began) - began.count(0)
+        known = [n for n, since in enumerate(began) if since > 0]
         ns = sum(ended[n] for n in known) - sum(began[n] for n in known)
-        self._ns += ns * came // len(known) if came and known else ns
-        self._steps += came or len(known)
+        self._ns += ns * came // noted if came and noted else ns
+        self._steps += came or noted
 
     def facts(self) -> dict[str, Any]:
         """Return which share of the steps is noted."""
@@ -220,10 +223,13 @@ def _beginning(begun: dict[int, int], downsampler: Downsampler) -> Callable[...,
     compiling, clock, ident = _compiling(), monotonic_ns, get_ident
     position, active = downsampler.position, downsampler.active
 
-    def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def began(_optimizer: Any, args: Any, kwargs: Any) -> None:
         if compiling():
             return
-        begun[ident()] = PASSES if active and position[0] >= BURST else clock()
+        if (len(args) > 1 and callable(args[1])) or (kwargs and callable(kwargs.get("closure"))):
+            begun[ident()] = GIVEN
+        else:
+            begun[ident()] = PASSES if active and position[0] >= BURST else clock()
 
     return began
 
@@ -245,7 +251,7 @@ def _ending(
         if compiling():
             return
         since = begun.pop(ident(), 0)
-        if since == PASSES:
+        if since == PASSES or (since == GIVEN and active and position[0] >= BURST):
             position[1] = 1
         else:
             if active and position[1]:

@@ -39,7 +39,7 @@ Together = Literal["max", "min", "sum", "slowest"]
 # Why a number from the agent may be missing, in the words that screens show.
 NOT_READ: Final = "the agent cannot read it"
 NO_LOADER: Final = "no batch of a data loader was seen yet"
-NO_OPTIMIZER: Final = "no step of a PyTorch optimizer was seen yet"
+NO_OPTIMIZER: Final = "no step of a PyTorch optimizer without a closure was seen yet"
 NO_SAMPLES: Final = "no batch whose size is known was seen yet"
 NO_POOL: Final = "no device memory of the framework's is known"
 

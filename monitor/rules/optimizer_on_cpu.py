@@ -17,7 +17,8 @@ the CPU, or take one with a smaller state.
 
 ## When it is wrong
 A model that fits in no other way: then the time is what the memory costs. Fewer steps of the
-optimizer, with gradients that are added up, make it matter less.
+optimizer, with gradients that are added up, make it matter less. A step that is given a closure, as
+Lightning does, runs the model inside: such steps are not judged.
 
 ## Documents
 Beyond the documents. In an issue of DeepSpeed's (6834) a step took 10 s with it and 0.2 s without.
@@ -51,7 +52,7 @@ def detect(window: Window) -> Verdict:
         return None
     takes = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
     if takes is None:
-        return window.lacks(Need.INSIDE)
+        return window.lacks(Need.INSIDE, "the time in optimizers that are given no closure")
     here = _on_cpu(window)
     if not here or takes.value < LEAST:
         return None

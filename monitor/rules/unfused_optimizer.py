@@ -20,7 +20,8 @@ state stays as it is, so a checkpoint fits.
 ## When it is wrong
 `foreach` needs as much memory more as the parameters take, and may have been switched off for
 that; `fused` does not. The last digits of a step differ. On a GPU the host's time counts only
-where the GPU waits for it: where that is not known, the gain begins at nothing.
+where the GPU waits for it: where that is not known, the gain begins at nothing. A step that is given
+a closure, as Lightning does, runs the model inside: such steps are not judged.
 
 ## Documents
 Beyond the documents, which say nothing of optimizers.
@@ -86,7 +87,7 @@ def detect(window: Window) -> Verdict:
         return None
     takes = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
     if takes is None:
-        return window.lacks(Need.INSIDE)
+        return window.lacks(Need.INSIDE, "the time in optimizers that are given no closure")
     said = window.fact("optimizers")
     every = [each for each in said if isinstance(each, Mapping)] if isinstance(said, list) else []
     loops = [found for each in every if (found := _loop(window, each)) is not None]

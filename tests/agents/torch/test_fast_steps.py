@@ -181,3 +181,17 @@ def test_what_a_fast_optimizer_reads_is_still_its_own_affair(
         before = job.train(observed, 3 * ROUND)
         after = job.train(observed, 3 * ROUND)
         assert after[wire.SYNCS] == before[wire.SYNCS]
+
+
+def test_fast_steps_with_a_closure_are_counted_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(monkeypatch)
+    (optimizer,) = job.optimizers
+    plain = optimizer.step
+    optimizer.step = lambda: plain(lambda: None)
+    with probe() as observed:
+        job.train(observed, SLOW)
+        for second in range(1, 5):
+            found = job.train(observed, FAST)
+            assert found[wire.OPTIMIZER_STEPS] == pytest.approx(SLOW + second * FAST, rel=0.01)
+            assert found[wire.STEPS] == pytest.approx(SLOW + second * FAST, rel=0.01)
+            assert found[wire.OPTIMIZER_NS] is None

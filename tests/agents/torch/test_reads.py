@@ -62,6 +62,65 @@ def test_what_an_optimizer_reads_of_its_own_is_not_counted() -> None:
         assert count(observed) == before + 1
 
 
+def by_itself(optimizer: Any, closure: Callable[[], Any]) -> None:
+    optimizer.step(closure)
+
+
+def by_name(optimizer: Any, closure: Callable[[], Any]) -> None:
+    optimizer.step(closure=closure)
+
+
+class Model:
+    """Something that can be called, as Lightning has it."""
+
+    def __init__(self, closure: Callable[[], Any]) -> None:
+        self.closure = closure
+
+    def __call__(self) -> Any:
+        return self.closure()
+
+
+@pytest.mark.parametrize("steps", [by_itself, by_name, lambda o, c: o.step(Model(c))])
+@pytest.mark.parametrize("kind", ["Adam", "SGD", "LBFGS"])
+def test_what_a_closure_reads_within_a_step_is_the_jobs_own(
+    steps: Callable[[Any, Any], None], kind: str
+) -> None:
+    parameter = torch.nn.Parameter(torch.ones(4))
+    options = {"max_iter": 1} if kind == "LBFGS" else {"foreach": False}
+    optimizer = getattr(torch.optim, kind)([parameter], lr=0.1, **options)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = parameter.sum()
+        loss.backward()
+        # In this case Adam reads its own number of steps, too.
+        losses.append(loss.item())
+        return loss
+
+    losses: list[float] = []
+    with probe() as observed:
+        before = count(observed)
+        for _ in range(5):
+            steps(optimizer, closure)
+        found = observed.second()
+        assert (found[wire.SYNCS], found[wire.OPTIMIZER_STEPS]) == (before + len(losses), 5)
+        # How long the model takes is not what the optimizer takes.
+        assert found[wire.OPTIMIZER_NS] is None
+        assert len(losses) >= 5
+
+
+def test_beside_steps_with_a_closure_the_others_are_timed() -> None:
+    one, other = (torch.optim.SGD([torch.nn.Parameter(torch.ones(4))], lr=0.1) for _ in range(2))
+    with probe() as observed:
+        for _ in range(3):
+            one.step(lambda: time.sleep(0.05))
+            other.step()
+            other.step(closure=None)
+        found = observed.second()
+        assert found[wire.OPTIMIZER_STEPS] == 9
+        assert 0 < (found[wire.OPTIMIZER_NS] or 0) < 50_000_000
+
+
 def test_the_lines_that_read_values_are_recorded() -> None:
     one = torch.tensor(1.5)
     with probe() as observed:
