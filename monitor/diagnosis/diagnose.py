@@ -397,6 +397,8 @@ _WAYS: Final[dict[Need, dict[str, str]]] = {
 
 def needs(window: Window, verdict: NotChecked) -> str:
     """Say what would allow a rule to judge, and the command for it."""
+    if verdict.need is Need.INSIDE and verdict.what and window.job.inside:
+        return f"{verdict.what}, which the agent in the job does not see"
     ways = _WAYS.get(verdict.need, {})
     way = ways.get("over") if window.is_over else None
     way = way or ways.get(window.kind)

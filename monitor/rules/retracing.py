@@ -25,7 +25,8 @@ that the waiting ends by itself, and the function is slow from then on.
 ## When it is wrong
 A job that warms up compiles many functions once, and that ends by itself. Where lengths repeat,
 each is compiled once, and after some time no new one comes: then waiting is a fix, too. Padding
-costs work; it is not worth it where one length stands for most batches.
+costs work; it is not worth it where one length stands for most batches. What the
+device works while the host compiles stays, and is in the range only where a trace has whole steps.
 
 ## Documents
 D4 §1 (jit with stable shapes) and its summary (pad and mask). There pmap is one of the seven
@@ -57,6 +58,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.eager import CONTROL
+from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.given import makers
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
 from whyidle.monitor.signals.sampling import SURE
@@ -155,9 +157,10 @@ def detect(window: Window) -> Verdict:
         job = window.job
         spent = sum(one.function.ns for one in again) / 1e9 / (job.seconds + job.warm_s)
         gain = Gain(min(gain.low, spent), gain.high)
+    gain = _beside(window, gain if by_size else Gain.between(lost / 2, max(lost, gain.high)))
     places = [_place(one.function) for one in again if one.function.file]
     return Found(
-        gain=gain if by_size else Gain.between(lost / 2, max(lost, gain.high)),
+        gain=gain,
         fixes=dict.fromkeys((_FRAMEWORKS[worst.framework],), KEEP)
         if clearing
         else _fixes(worst.framework, worst.reason or "", by_size=by_size),
@@ -263,6 +266,16 @@ def _back(lost: float, first: float, grown: float) -> tuple[float, float]:
     left = 1 - lost - (1 - AFTER_THE_FIRST) * runs
     least = 1 - min(1.0, grown * left) if grown > 1 else lost
     return least, 1 - left
+
+
+def _beside(window: Window, gain: Gain) -> Gain:
+    """Return what is left of it where a trace of whole steps shows the device at work meanwhile."""
+    if window.trace is None:
+        return gain
+    stays = of_work(window, gain.low, gain.high)
+    # On a CPU the compiler takes cores from that work, which then seems to take longer than it does.
+    high = gain.high if window.device == "cpu" else min(gain.high, stays.high)
+    return Gain(min(gain.low, stays.low), high)
 
 
 def _evidence(window: Window, again: list[Recompiled]) -> list[Evidence]:

@@ -178,6 +178,14 @@ def test_what_could_not_be_judged_says_what_would_help(known: dict[str, Rule]) -
     assert "--run" not in as_json(diagnose(over))["not_checked"][0]["needs"]
 
 
+def test_nobody_is_told_to_send_for_the_agent_that_is_there(known: dict[str, Rule]) -> None:
+    add(known, "blind", NotChecked(Need.INSIDE, "the size of a batch"))
+    (there,) = as_json(diagnose(window(inside=True)))["not_checked"]
+    assert there["needs"] == "the size of a batch, which the agent in the job does not see"
+    (away,) = as_json(diagnose(window(inside=False)))["not_checked"]
+    assert away["needs"].startswith("the agent in the job (the size of a batch): monitor attach")
+
+
 def test_lost_time_has_its_energy(known: dict[str, Rule]) -> None:
     add(known, "idle", loses(0.5, Slice.IDLE_GC))
     gpus = (SeenGpu("0", "H200", owned=True, means={GPU_POWER: 400.0}),)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, traced, window
+from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, recorded, traced, window
 from whyidle.agents.retraces import ANEW, OTHER
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.window import Window
 
@@ -98,6 +99,31 @@ def test_a_few_compilations_may_lie_together_by_chance() -> None:
     assert few.low < many.low < many.high < few.high
     # Of sixteen there may be a half more, or less by a third.
     assert few.speedup[1] == pytest.approx(1 / (0.57 / (1 + 9 * 1.5)))
+
+
+def beside(busy: float, kind: str, **more: Any) -> tuple[float, float]:
+    """Return the range of a job that compiles while its device is seen at work."""
+    seen = answer({Slice.COMPUTE: busy, Slice.IDLE_COMPILE: 1 - busy}, kind=kind, **more)
+    jax = {"jax": {"backend": kind, "version": "0.10"}}
+    compiling = {m.JOB_COMPILE: 0.9}
+    rows = (compiled(MANY, 50),)
+    gain = found(NAME, window(seen, means=compiling, compiled=rows, inside=True, facts=jax)).gain
+    assert gain is not None
+    return gain.low, gain.high
+
+
+def test_what_the_device_does_meanwhile_stays() -> None:
+    alone = found(NAME, job(0.9, compiled(MANY, 50))).gain
+    assert alone is not None
+    low, high = beside(0.6, "gpu")
+    assert (low, high) == pytest.approx((1 - 0.6 - (1 - alone.low), 0.4))
+    # A GPU that has next to nothing to do is none to wait for afterwards.
+    assert beside(0.01, "gpu")[1] == pytest.approx(alone.high)
+    # A compiler takes cores from the work on a CPU, which is shorter without it.
+    low, high = beside(0.6, "cpu")
+    assert (low <= 0.4, high) == (True, pytest.approx(alone.high))
+    # What lies between two compilations shows no step.
+    assert beside(0.6, "gpu", steps=0) == pytest.approx((alone.low, alone.high))
 
 
 def test_functions_that_are_compiled_once_are_no_part_of_it() -> None:
