@@ -273,7 +273,7 @@ def _beside(window: Window, gain: Gain) -> Gain:
     if window.trace is None:
         return gain
     stays = of_work(window, gain.low, gain.high)
-    # On a CPU the compiler takes cores from that work, which then seems to take longer than it does.
+    # On a CPU the compiler takes cores from that work, which then takes longer than without it.
     high = gain.high if window.device == "cpu" else min(gain.high, stays.high)
     return Gain(min(gain.low, stays.low), high)
 

@@ -20,8 +20,8 @@ state stays as it is, so a checkpoint fits.
 ## When it is wrong
 `foreach` needs as much memory more as the parameters take, and may have been switched off for
 that; `fused` does not. The last digits of a step differ. On a GPU the host's time counts only
-where the GPU waits for it: where that is not known, the gain begins at nothing. A step that is given
-a closure, as Lightning does, runs the model inside: such steps are not judged.
+where the GPU waits for it: where that is not known, the gain begins at nothing. A step that is
+given a closure, as Lightning does, runs the model inside: such steps are not judged.
 
 ## Documents
 Beyond the documents, which say nothing of optimizers.

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, recorded, traced, window
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
 from whyidle.agents.retraces import ANEW, OTHER
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
