@@ -167,11 +167,11 @@ HEAP_BYTES = "heap_bytes"  # alive then
 # The gauges of the framework probes; an unknown one is left out, or null.
 STEPS = "steps"  # steps of the best source, total
 OPTIMIZER_STEPS = "optimizer_steps"  # calls of any optimizer, total
-OPTIMIZER_NS = "optimizer_ns"  # time inside them, total
+OPTIMIZER_NS = "optimizer_ns"  # time inside those that are given no closure, total
 LOADER_BATCHES = "loader_batches"  # total, main process
 LOADER_WAIT_NS = "loader_wait_ns"  # time that it waited for the next batch, total
 SAMPLES = "samples"  # of batches whose size is known, total
-SYNCS = "syncs"  # values read back from the device, outside the optimizer, total
+SYNCS = "syncs"  # values read back, outside the optimizer's own code, total
 SYNC_NS = "sync_ns"  # time that these took, total
 READ_BYTES = "read_bytes"  # bytes that these brought, total
 DEVICE_PUTS = "device_puts"  # explicit copies to the device, total
