@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -35,7 +35,7 @@ from whyidle.monitor.signals.rank_seen import ranks_of
 from whyidle.monitor.signals.recorded import Facts, GpuUser, Helper, Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.standstill import FRAMEWORK, MOST_FACTS, standstill_of
 from whyidle.monitor.signals.stopped import stopped_of
-from whyidle.monitor.store import Event, GpuProcess, Point, Reader, Run
+from whyidle.monitor.store import Event, Point, Reader, Run
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
 POINTS: Final = 200
@@ -373,23 +373,30 @@ def _grown(values: Sequence[float]) -> float:
 def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     owned = frozenset((run.info or {}).get("gpus", ()))
     gpus = reader.gpus(run.id)
-    means = {
-        gpu.id: reader.means(OF_GPUS, [gpu.id], span.start_ms, span.end_ms, GPU_POINTS)
-        for gpu in gpus
-    }
-    used = m.GPU_MEMORY_USED
+    ours = [gpu.id for gpu in gpus if gpu.idx in owned]
+    used, links = m.GPU_MEMORY_USED, {x: _series_of_each(reader, x, ours, span) for x in OF_LINKS}
+    rising = {metric: _series_of_each(reader, metric, ours, span) for metric in OF_RISES}
     lasts = _lasts(reader, used, [gpu.id for gpu in gpus], span)
-    users = _users(reader, run, span, [gpu.id for gpu in gpus if gpu.idx in owned])
+    users = _users(reader, run, span, ours)
     return tuple(
         SeenGpu(
-            gpu.idx or "?", gpu.name, gpu.idx in owned, means[gpu.id], gpu.info or {},
+            gpu.idx or "?", gpu.name, gpu.idx in owned,
+            reader.means(OF_GPUS, [gpu.id], span.start_ms, span.end_ms, GPU_POINTS),
+            gpu.info or {},
             {used: lasts[gpu.id]} if gpu.id in lasts else {},
-            _highest(reader, gpu.id, span) if gpu.idx in owned else {},
+            _highest({metric: series.get(gpu.id, []) for metric, series in links.items()}),
             tuple(users.get(gpu.id, ())),
-            _rises(reader, gpu.id, span) if gpu.idx in owned else {},
+            _rises({metric: series.get(gpu.id, []) for metric, series in rising.items()}),
         )
         for gpu in gpus
     )  # fmt: skip
+
+
+def _series_of_each(
+    reader: Reader, metric: Metric, whose: Sequence[int], span: Span
+) -> dict[int, list[Point]]:
+    """Return a series of each: raw rows lie by their time, so that one pass serves all."""
+    return reader.series(metric, list(whose), span.start_ms, span.end_ms, GPU_POINTS)
 
 
 def counted_then(
@@ -408,21 +415,18 @@ def counted_then(
     return tuple(each) if all(each) else ()
 
 
-def _highest(reader: Reader, gpu: int, span: Span) -> dict[Metric, float]:
+def _highest(series: Mapping[Metric, Sequence[Point]]) -> dict[Metric, float]:
     """Return the best of the link."""
-    found: dict[Metric, float] = {}
-    for metric in OF_LINKS:
-        points = reader.series(metric, [gpu], span.start_ms, span.end_ms, GPU_POINTS)[gpu]
-        known = [point.most for point in points if point.most is not None]
-        found |= {metric: max(known)} if known else {}
-    return found
+    known = {
+        metric: [p.most for p in each if p.most is not None] for metric, each in series.items()
+    }
+    return {metric: max(values) for metric, values in known.items() if values}
 
 
-def _rises(reader: Reader, gpu: int, span: Span) -> dict[Metric, float]:
+def _rises(series: Mapping[Metric, Sequence[Point]]) -> dict[Metric, float]:
     """Return by how much the second half is higher than the first."""
     found: dict[Metric, float] = {}
-    for metric in OF_RISES:
-        points = reader.series(metric, [gpu], span.start_ms, span.end_ms, GPU_POINTS)[gpu]
+    for metric, points in series.items():
         known = [point.mean for point in points if point.mean is not None]
         middle = len(known) // 2
         if middle >= LEAST_POINTS // 2 and (first := statistics.fmean(known[:middle])) > 0:
@@ -434,6 +438,8 @@ def _users(reader: Reader, run: Run, span: Span, gpus: Sequence[int]) -> dict[in
     """Return the processes on each GPU; those of the job are the ones whose memory is read."""
     pairs = [pair for pair in reader.gpu_processes(run.id) if pair.gpu in gpus][-MOST_USERS:]
     known = {process.id: process for process in reader.processes(run.id)} if pairs else {}
+    shares = _series_of_each(reader, m.PROCESS_SM_SHARE, [pair.id for pair in pairs], span)
+    whole = _series_of_each(reader, m.GPU_UTILISATION, gpus if pairs else (), span)
     found: dict[int, list[GpuUser]] = {}
     for pair in pairs:
         process, around = known.get(pair.process), (span.start_ms, span.end_ms)
@@ -443,7 +449,7 @@ def _users(reader: Reader, run: Run, span: Span, gpus: Sequence[int]) -> dict[in
         is_ours = bool(reader.means((m.PROCESS_RSS,), [process.id], *around, GPU_POINTS))
         user = GpuUser(
             process.pid, process.name or process.command, is_ours,
-            means.get(m.PROCESS_GPU_MEMORY), _share_of(reader, pair, span),
+            means.get(m.PROCESS_GPU_MEMORY), _share_of(shares[pair.id], whole[pair.gpu]),
         )  # fmt: skip
         found.setdefault(pair.gpu, []).append(user)
     return {gpu: _resting(users) for gpu, users in found.items()}
@@ -456,14 +462,11 @@ def _resting(users: list[GpuUser]) -> list[GpuUser]:
     return [replace(user, sm_share=user.sm_share or 0.0) for user in users]
 
 
-def _share_of(reader: Reader, pair: GpuProcess, span: Span) -> float | None:
+def _share_of(shares: Sequence[Point], whole: Sequence[Point]) -> float | None:
     """Return the share of the GPU that a process took on average: none while it rested."""
-    asked = span.start_ms, span.end_ms, GPU_POINTS
-    shares = reader.series(m.PROCESS_SM_SHARE, [pair.id], *asked)[pair.id]
     known = [point.mean for point in shares if point.mean is not None]
     if not known:
         return None
-    whole = reader.series(m.GPU_UTILISATION, [pair.gpu], *asked)[pair.gpu]
     return sum(known) / max(len(known), sum(point.mean is not None for point in whole))
 
 
