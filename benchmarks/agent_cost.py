@@ -167,7 +167,8 @@ def tracing(name: str, traces: list[dict[str, Any]]) -> Iterator[Result]:
 def results(python: str, seconds: int) -> list[Result]:
     """Return the figures of the jobs that train, of one alone, and of one with busy threads."""
     trained = [row for name in KINDS for row in training(python, name, seconds / 4)]
-    alone = measure(python, 2 * seconds, STEPS, 0)
+    # Its bar is near: of fewer pairs the interval of a noisy machine would say nothing.
+    alone = measure(python, 6 * seconds, STEPS, 0)
     # Each step there lasts as long as nine.
     busy = measure(python, seconds // 2, max(1, STEPS // (BUSY_THREADS + 1)), BUSY_THREADS)
     parts = alone["parts"]

@@ -178,9 +178,11 @@ class AgentManager:
         """Return each process that may be entered, and how far we have come with it."""
         return list(self._processes.values())
 
-    def tell(self, said: Mapping[str, object]) -> None:
-        """Tell each process what was found, for callbacks in its own code."""
-        self._each_inside(lambda _, link: link.tell(said))
+    def tell(self, due: Callable[[], Mapping[str, object] | None]) -> None:
+        """Tell each process what was found, for callbacks in its own code, when it is due."""
+        hears = any(tracked.link is not None for tracked in self._processes.values())
+        if hears and (said := due()) is not None:
+            self._each_inside(lambda _, link: link.tell(said))
 
     def take_events(self) -> list[JobEvent]:
         """Return what happened since the last call."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from pathlib import Path
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.processes.job_end import ENDED, JobEnd
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
-from whyidle.monitor.processes.procfs import PAGE, Stat
+from whyidle.monitor.processes.procfs import PAGE, Stat, content
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.recording.clock import Sampler
@@ -234,7 +233,5 @@ class Overhead:
 
 
 def _rss() -> int | None:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
-    except OSError:
-        return None
+    words = (content("/proc/self/statm", short=True) or b"").split()
+    return int(words[1]) * PAGE if words else None

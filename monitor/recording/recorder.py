@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from whyidle.monitor.control.server import Server
 from whyidle.monitor.core.metrics import Scope
@@ -133,8 +134,8 @@ class Recorder:
         self._ticks += 1
         self._outside.overhead.tick_seconds = time.monotonic() - started
         snapshot = self._snapshot(moment)
-        if (said := self._telling.due(snapshot)) is not None:
-            self._guard.attempt("telling", lambda: self._agents.tell(said))
+        due = partial(self._telling.due, snapshot)
+        self._guard.attempt("telling", lambda: self._agents.tell(due))
         return snapshot
 
     def _snapshot(self, moment: Moment) -> Snapshot:

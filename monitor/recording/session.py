@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +97,8 @@ class Session:
             return True
 
         reason: str | None = FAILED
+        # What start-up made stays: to look through all of it would cost as much as eight ticks.
+        gc.freeze()
         try:
             recorder.answer_in(waker)
             wake = sampler.run(tick, seconds)
@@ -104,6 +107,7 @@ class Session:
         except BrokenPipeError:
             reason = UNREAD
         finally:
+            gc.unfreeze()
             self._end(recorder, waker, reason, child)
         self.stopped_by = waker.signal
         summary = summarise(self.path, str(recorder.run), self._writer.trouble)

@@ -35,7 +35,7 @@ from whyidle.monitor.signals.rank_seen import ranks_of
 from whyidle.monitor.signals.recorded import Facts, GpuUser, Helper, Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.standstill import FRAMEWORK, MOST_FACTS, standstill_of
 from whyidle.monitor.signals.stopped import stopped_of
-from whyidle.monitor.store import Event, Point, Reader, Run
+from whyidle.monitor.store import Event, Gpu, Point, Reader, Run, Totals
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
 POINTS: Final = 200
@@ -374,22 +374,31 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     owned = frozenset((run.info or {}).get("gpus", ()))
     gpus = reader.gpus(run.id)
     ours = [gpu.id for gpu in gpus if gpu.idx in owned]
-    used, links = m.GPU_MEMORY_USED, {x: _series_of_each(reader, x, ours, span) for x in OF_LINKS}
-    rising = {metric: _series_of_each(reader, metric, ours, span) for metric in OF_RISES}
+    used, rising = m.GPU_MEMORY_USED, {x: _series_of_each(reader, x, ours, span) for x in OF_RISES}
     lasts = _lasts(reader, used, [gpu.id for gpu in gpus], span)
+    totals = _totals(reader, (*OF_GPUS, *OF_LINKS), [gpu.id for gpu in gpus], span)
     users = _users(reader, run, span, ours)
-    return tuple(
-        SeenGpu(
-            gpu.idx or "?", gpu.name, gpu.idx in owned,
-            reader.means(OF_GPUS, [gpu.id], span.start_ms, span.end_ms, GPU_POINTS),
+
+    def seen(gpu: Gpu) -> SeenGpu:
+        its, is_ours = totals.get(gpu.id, {}), gpu.idx in owned
+        return SeenGpu(
+            gpu.idx or "?", gpu.name, is_ours,
+            {metric: one.mean for metric, one in its.items() if metric not in OF_LINKS},
             gpu.info or {},
             {used: lasts[gpu.id]} if gpu.id in lasts else {},
-            _highest({metric: series.get(gpu.id, []) for metric, series in links.items()}),
+            {metric: its[metric].most for metric in OF_LINKS if is_ours and metric in its},
             tuple(users.get(gpu.id, ())),
             _rises({metric: series.get(gpu.id, []) for metric, series in rising.items()}),
-        )
-        for gpu in gpus
-    )  # fmt: skip
+        )  # fmt: skip
+
+    return tuple(map(seen, gpus))
+
+
+def _totals(
+    reader: Reader, metrics: Sequence[Metric], whose: Sequence[int], span: Span
+) -> dict[int, dict[Metric, Totals]]:
+    """Return the totals of each: raw rows lie by their time, so that one pass serves all."""
+    return reader.totals(metrics, whose, span.start_ms, span.end_ms, GPU_POINTS) if whose else {}
 
 
 def _series_of_each(
@@ -407,20 +416,12 @@ def counted_then(
         return ()
     owned = frozenset((run.info or {}).get("gpus", ()))
     start, end = taken["began_ms"] + TICK_MS - MOSTLY_MS, taken["ended_ms"] + MOSTLY_MS
-    each = [
-        reader.means(OF_WORK, [gpu.id], start, end, GPU_POINTS)
-        for gpu in reader.gpus(run.id)
-        if gpu.idx in owned and end > start
-    ]
+    if end <= start:
+        return ()
+    mine = [gpu.id for gpu in reader.gpus(run.id) if gpu.idx in owned]
+    totals = _totals(reader, OF_WORK, mine, Span(start, end))
+    each = [{metric: one.mean for metric, one in totals.get(gpu, {}).items()} for gpu in mine]
     return tuple(each) if all(each) else ()
-
-
-def _highest(series: Mapping[Metric, Sequence[Point]]) -> dict[Metric, float]:
-    """Return the best of the link."""
-    known = {
-        metric: [p.most for p in each if p.most is not None] for metric, each in series.items()
-    }
-    return {metric: max(values) for metric, values in known.items() if values}
 
 
 def _rises(series: Mapping[Metric, Sequence[Point]]) -> dict[Metric, float]:
@@ -438,18 +439,18 @@ def _users(reader: Reader, run: Run, span: Span, gpus: Sequence[int]) -> dict[in
     """Return the processes on each GPU; those of the job are the ones whose memory is read."""
     pairs = [pair for pair in reader.gpu_processes(run.id) if pair.gpu in gpus][-MOST_USERS:]
     known = {process.id: process for process in reader.processes(run.id)} if pairs else {}
-    shares = _series_of_each(reader, m.PROCESS_SM_SHARE, [pair.id for pair in pairs], span)
-    whole = _series_of_each(reader, m.GPU_UTILISATION, gpus if pairs else (), span)
+    used = _totals(reader, OF_USERS, [pair.id for pair in pairs], span)
+    whole = _totals(reader, (m.GPU_UTILISATION,), gpus if pairs else (), span)
+    ours = _totals(reader, (m.PROCESS_RSS,), list({pair.process for pair in pairs}), span)
     found: dict[int, list[GpuUser]] = {}
     for pair in pairs:
-        process, around = known.get(pair.process), (span.start_ms, span.end_ms)
-        means = reader.means(OF_USERS, [pair.id], *around, GPU_POINTS)
-        if process is None or not means:
+        process, its = known.get(pair.process), used.get(pair.id)
+        if process is None or not its:
             continue
-        is_ours = bool(reader.means((m.PROCESS_RSS,), [process.id], *around, GPU_POINTS))
+        memory, share = its.get(m.PROCESS_GPU_MEMORY), its.get(m.PROCESS_SM_SHARE)
         user = GpuUser(
-            process.pid, process.name or process.command, is_ours,
-            means.get(m.PROCESS_GPU_MEMORY), _share_of(shares[pair.id], whole[pair.gpu]),
+            process.pid, process.name or process.command, bool(ours.get(process.id)),
+            memory and memory.mean, _share_of(share, whole.get(pair.gpu, {})),
         )  # fmt: skip
         found.setdefault(pair.gpu, []).append(user)
     return {gpu: _resting(users) for gpu, users in found.items()}
@@ -462,12 +463,12 @@ def _resting(users: list[GpuUser]) -> list[GpuUser]:
     return [replace(user, sm_share=user.sm_share or 0.0) for user in users]
 
 
-def _share_of(shares: Sequence[Point], whole: Sequence[Point]) -> float | None:
+def _share_of(share: Totals | None, whole: Mapping[Metric, Totals]) -> float | None:
     """Return the share of the GPU that a process took on average: none while it rested."""
-    known = [point.mean for point in shares if point.mean is not None]
-    if not known:
+    if share is None:
         return None
-    return sum(known) / max(len(known), sum(point.mean is not None for point in whole))
+    ticks = whole[m.GPU_UTILISATION].n if m.GPU_UTILISATION in whole else 0
+    return share.total / max(share.n, ticks)
 
 
 def _facts(reader: Reader, run: Run, who: Watched | None) -> dict[str, Facts]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.procfs import ProcFs, content
 
 _UNLIMITED_V1 = 1 << 60
 _FILES = ("cpu.max", "cpu.stat", "cpu.cfs_quota_us", "memory.max", "memory.limit_in_bytes")
@@ -74,7 +74,7 @@ class Cgroup:
     def read(self) -> Limits:
         """Return the current state; the tightest limit from the group up to the root counts."""
         limits = {f: _memory_limit(f) for f in self._memory}
-        highs = {f: _number(f / "memory.high") for f in self._throttling}
+        highs = {f: _number(f, "memory.high") for f in self._throttling}
         limited = [
             (size, f) for of in (limits, highs) for f, size in of.items() if size is not None
         ]
@@ -90,7 +90,7 @@ class Cgroup:
         """Return how many processes of the group the kernel has killed out of memory."""
         for folder in self._memory[:1]:
             for name in ("memory.events", "memory.oom_control"):
-                count = _words(folder / name).get("oom_kill")
+                count = _words(folder, name).get("oom_kill")
                 if count is not None and count.isdecimal():
                     return int(count)
         return None
@@ -100,10 +100,7 @@ class Cgroup:
         for folder in self._memory[:1]:
             # The topmost group, which has no such file, is the whole machine.
             if (folder / "cgroup.events").exists():
-                try:
-                    return (folder / "memory.pressure").read_text()
-                except (OSError, UnicodeDecodeError):
-                    return None
+                return _text(folder, "memory.pressure")
         return None
 
 
@@ -134,23 +131,25 @@ def _below(root: Path, mounts: Sequence[str], path: str) -> Path | None:
     return next((root / m / path for m in mounts if (root / m / path).is_dir()), None)
 
 
-def _words(path: Path) -> dict[str, str]:
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return {}
+def _text(folder: Path, name: str) -> str | None:
+    raw = content(f"{folder}/{name}")
+    return None if raw is None else raw.decode("utf-8", "replace")
+
+
+def _words(folder: Path, name: str) -> dict[str, str]:
+    lines = (_text(folder, name) or "").splitlines()
     return dict(line.split(None, 1) for line in lines if " " in line)
 
 
-def _number(path: Path) -> float | None:
+def _number(folder: Path, name: str) -> float | None:
     try:
-        return float(path.read_text())
-    except (OSError, ValueError):
+        return float(_text(folder, name) or "")
+    except ValueError:
         return None
 
 
 def _periods(folder: Path) -> Periods | None:
-    stat = _words(folder / "cpu.stat")
+    stat = _words(folder, "cpu.stat")
     try:
         return Periods(int(stat["nr_periods"]), int(stat["nr_throttled"]))
     except (KeyError, ValueError):
@@ -159,27 +158,27 @@ def _periods(folder: Path) -> Periods | None:
 
 def _cpu_limit(folder: Path) -> float | None:
     try:
-        quota, period = (folder / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        old_quota = _number(folder / "cpu.cfs_quota_us")
-        old_period = _number(folder / "cpu.cfs_period_us")
+        quota, period = (_text(folder, "cpu.max") or "").split()
+    except ValueError:
+        old_quota = _number(folder, "cpu.cfs_quota_us")
+        old_period = _number(folder, "cpu.cfs_period_us")
         return old_quota / old_period if old_quota and old_period and old_quota > 0 else None
     return None if quota == "max" else int(quota) / int(period)
 
 
 def _memory_limit(folder: Path) -> float | None:
-    new = _number(folder / "memory.max")
+    new = _number(folder, "memory.max")
     if new is not None:
         return new
-    old = _number(folder / "memory.limit_in_bytes")
+    old = _number(folder, "memory.limit_in_bytes")
     return old if old is not None and old < _UNLIMITED_V1 else None
 
 
 def _used(folder: Path) -> float | None:
-    used = _number(folder / "memory.current")
+    used = _number(folder, "memory.current")
     if used is None:
-        used = _number(folder / "memory.usage_in_bytes")
-    stat = _words(folder / "memory.stat")
+        used = _number(folder, "memory.usage_in_bytes")
+    stat = _words(folder, "memory.stat")
     # The old one's own numbers leave out the groups below it.
     pages = (stat.get(f"total_{n}", stat.get(n, "0")) for n in ("inactive_file", "active_file"))
     return None if used is None else max(0.0, used - sum(map(int, pages)))

@@ -19,6 +19,7 @@ SECTOR = 512
 MANY_THREADS = "the job has more threads than are followed"
 NO_SUCH_CORE = "nothing of the job ran, or its cores are not among those that are seen here"
 ONE_NODE = "all cores and GPUs are at one NUMA node, as far as is known"
+_MEMORY = {m.HOST_MEMORY_TOTAL: "MemTotal", m.HOST_MEMORY_AVAILABLE: "MemAvailable"}
 _PRESSURES = (
     (m.HOST_CPU_PRESSURE, "cpu"),
     (m.HOST_IO_PRESSURE, "io"),
@@ -246,16 +247,13 @@ class HostProbe:
         """Return the machine's reading."""
         reading = Reading()
         self._cores(reading, now)
-        memory = self.fs.fields("meminfo")
-        for metric, name in (
-            (m.HOST_MEMORY_TOTAL, "MemTotal"),
-            (m.HOST_MEMORY_AVAILABLE, "MemAvailable"),
-        ):
+        memory = self.fs.fields("meminfo", *_MEMORY.values())
+        for metric, name in _MEMORY.items():
             words = memory.get(name, "").split()
             reading.put(metric, int(words[0]) * 1024 if words else None, UNSUPPORTED)
         for metric, name in _PRESSURES:
             self._rate(reading, metric, now, pressure_total(self.fs.text(f"pressure/{name}")))
-        pages = self.fs.fields("vmstat").get("pswpin")
+        pages = self.fs.fields("vmstat", "pswpin").get("pswpin")
         self._rate(reading, m.HOST_SWAPPED_IN, now, None if pages is None else int(pages) * PAGE)
         read, written = disk_totals(self.fs.text("diskstats"))
         self._rate(reading, m.HOST_DISK_READ, now, read)

@@ -12,8 +12,9 @@ from whyidle.monitor.sources.gpu import Gpu
 from whyidle.monitor.sources.nvml import Nvml, Unknown
 
 XID_EVENTS = 0x8
-# How often the wait checks whether it is time to end.
-WAIT_MS = 1000
+# How often the wait checks whether it is time to end; an event ends it at once, and nobody waits
+# for the thread.
+WAIT_MS = 10_000
 
 
 def watch_xids(

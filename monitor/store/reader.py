@@ -24,6 +24,7 @@ from whyidle.monitor.store.records import (
     Process,
     Run,
     Summary,
+    Totals,
     Unknown,
     Value,
 )
@@ -284,6 +285,19 @@ class Reader:
         """
         asked = series.Question(metrics[0], subjects, start_ms, end_ms, points)
         return totals.means(self._connection, self._columns, metrics, asked)
+
+    @_in_words
+    def totals(
+        self,
+        metrics: Sequence[Metric],
+        subjects: Sequence[int],
+        start_ms: int,
+        end_ms: int,
+        points: int,
+    ) -> dict[int, dict[Metric, Totals]]:
+        """Return what ``means`` does for each subject, with the least and the most of it."""
+        asked = series.Question(metrics[0], subjects, start_ms, end_ms, points)
+        return totals.of_each(self._connection, self._columns, metrics, asked)
 
     @_in_words
     def latest(self, run: int, scopes: Collection[Scope] = _ALL) -> dict[Key, Value]:

@@ -144,6 +144,20 @@ class Point(NamedTuple):
     most: float | None
 
 
+class Totals(NamedTuple):
+    """The number of a metric's values in a span, their sum, the least and the most."""
+
+    n: float
+    total: float
+    least: float
+    most: float
+
+    @property
+    def mean(self) -> float:
+        """What a value was on average."""
+        return self.total / self.n
+
+
 class Value(NamedTuple):
     """A value and when it was taken."""
 

@@ -12,7 +12,7 @@ from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store.records import Point
 from whyidle.monitor.store.schema import LEVELS, R10, RAW, Level, cells, present
 from whyidle.monitor.store.sealed import Sealed
-from whyidle.monitor.store.subjects import among, end_of, first, last
+from whyidle.monitor.store.subjects import among, end_of, firsts, last
 
 # Widths of raw buckets: each divides the next level, so that charts line up.
 _RAW_WIDTHS: Final = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, R10.width_ms)
@@ -121,26 +121,24 @@ def resolution(connection: sqlite3.Connection, asked: Question) -> tuple[Level, 
 def _level(connection: sqlite3.Connection, asked: Question, wanted: int) -> Level:
     place = max(i for i, level in enumerate(LEVELS) if level.width_ms <= max(wanted, 1))
     # The finest rows expire first: where they are gone, the next level answers.
-    while place + 1 < len(LEVELS) and not all(
-        _reaches(connection, asked.metric.scope, place, subject, asked.start_ms)
-        for subject in asked.subjects
-    ):
+    while place + 1 < len(LEVELS) and not _reaches(connection, asked, place):
         place += 1
     return LEVELS[place]
 
 
-def _reaches(
-    connection: sqlite3.Connection, scope: Scope, place: int, subject: int, start_ms: int
-) -> bool:
-    """Tell whether no coarser level has an earlier part of the span."""
-    here = first(connection, scope, LEVELS[place], subject)
-    if here is not None and here <= start_ms:
-        return True
-    for coarser in LEVELS[place + 1 :]:
-        there = first(connection, scope, coarser, subject)
-        # A bucket begins before its first row: only a whole earlier bucket means older rows.
-        if there is not None and (here is None or there + coarser.width_ms <= here):
-            return False
+def _reaches(connection: sqlite3.Connection, asked: Question, place: int) -> bool:
+    """Tell whether no coarser level has an earlier part of the span, of any subject."""
+    scope = asked.metric.scope
+    here = firsts(connection, scope, LEVELS[place], asked.subjects)
+    late = {
+        subject: first for subject, first in here.items() if first is None or first > asked.start_ms
+    }
+    for coarser in LEVELS[place + 1 :] if late else ():
+        for subject, there in firsts(connection, scope, coarser, late).items():
+            # A bucket begins before its first row: only a whole earlier bucket means older rows.
+            first = late[subject]
+            if there is not None and (first is None or there + coarser.width_ms <= first):
+                return False
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable
 from typing import Final
@@ -58,19 +59,28 @@ def held(
     return connection.execute(query, (after, most)).fetchall()
 
 
-def first(connection: sqlite3.Connection, scope: Scope, level: Level, subject: int) -> int | None:
-    """Return the moment from which a table can answer for a subject.
+def firsts(
+    connection: sqlite3.Connection, scope: Scope, level: Level, subjects: Iterable[int]
+) -> dict[int, int | None]:
+    """Return the moments from which a table can answer for some subjects.
 
     Raw rows expire by age alone, so this is the same for all subjects of a scope.
     """
     if level is RAW:
-        return raw_edge(connection, scope, "ASC")
-    return _edge(connection, scope, level, subject, "min")
+        return dict.fromkeys(subjects, raw_edge(connection, scope, "ASC"))
+    table = level.table(scope)
+    query = (
+        f"SELECT value, (SELECT min(ts_ms) FROM {table} WHERE subject = value)"  # noqa: S608
+        " FROM json_each(?)"
+    )
+    return dict(connection.execute(query, (json.dumps(list(subjects)),)))
 
 
 def last(connection: sqlite3.Connection, scope: Scope, level: Level, subject: int) -> int | None:
     """Return the last bucket of a subject in a roll-up."""
-    return _edge(connection, scope, level, subject, "max")
+    query = f"SELECT max(ts_ms) FROM {level.table(scope)} WHERE subject = ?"  # noqa: S608
+    found: int | None = connection.execute(query, (subject,)).fetchone()[0]
+    return found
 
 
 def raw_edge(connection: sqlite3.Connection, scope: Scope, order: str) -> int | None:
@@ -108,11 +118,3 @@ def last_moment(connection: sqlite3.Connection, run: int) -> int | None:
 def among(subjects: Iterable[int]) -> str:
     """Return the SQL that picks the rows of some subjects."""
     return f"subject IN ({', '.join(str(int(subject)) for subject in subjects)})"
-
-
-def _edge(
-    connection: sqlite3.Connection, scope: Scope, level: Level, subject: int, end: str
-) -> int | None:
-    query = f"SELECT {end}(ts_ms) FROM {level.table(scope)} WHERE subject = ?"  # noqa: S608
-    found: int | None = connection.execute(query, (subject,)).fetchone()[0]
-    return found

@@ -48,10 +48,10 @@ def summary(
         wanted = {subject: list(some) for subject, some in known.items()}
         newest = _newest(connection, columns, run, scope, wanted)
         for subject, some in known.items():
-            for metric, (n, total, least, most) in some.items():
+            for metric, its in some.items():
                 key = Key(scope, subject, metric)
                 last = newest[key].value if key in newest else None
-                found[key] = Summary(int(n), total / n, least, most, last)
+                found[key] = Summary(int(its.n), its.mean, its.least, its.most, last)
     return found
 
 

@@ -64,6 +64,17 @@ def test_the_script_is_what_a_person_calls_the_job(line: str, script: str) -> No
     assert script_of(line.split()) == script
 
 
+def test_of_a_long_list_only_what_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "vmstat").write_text("pswpin 7\npswpin_zero 8\npswpout 9\n")
+    fs = ProcFs(str(tmp_path))
+    assert fs.fields("vmstat", "pswpin") == {"pswpin": "7"}
+    assert fs.fields("vmstat", "absent") == fs.fields("absent", "pswpin") == {}
+    assert len(fs.fields("vmstat")) == 3
+    every = RECORDED.fields("meminfo")
+    some = ("MemAvailable", "MemTotal")
+    assert RECORDED.fields("meminfo", *some) == {name: every[name] for name in some}
+
+
 def test_a_name_with_parentheses_and_spaces_does_not_confuse_the_stat_line() -> None:
     raw = b"7 (a ) b (c) S 1 " + b" ".join(str(n).encode() for n in range(5, 60))
     stat = parse_stat(raw)

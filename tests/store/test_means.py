@@ -11,6 +11,7 @@ from tests.store.conftest import START_MS, Store
 from tests.store.test_rollup import noisy
 from whyidle.monitor.core.metrics import GPU_POWER, GPU_TEMPERATURE, GPU_UTILISATION, Scope
 from whyidle.monitor.core.reading import Reading, Tick
+from whyidle.monitor.store import Totals
 from whyidle.monitor.store.schema import RAW
 
 WANTED = (GPU_POWER, GPU_UTILISATION)
@@ -49,6 +50,34 @@ def test_several_subjects_are_one(store: Store) -> None:
         nobody = reader.means(WANTED, [], START_MS, store.clock.ms, 200)
     assert together == {GPU_POWER: pytest.approx(300.0)}
     assert nobody == {}
+
+
+@pytest.mark.parametrize(("late", "points"), [(30, 200), (1800, 60), (1800, 3)])
+def test_each_of_several_subjects(store: Store, late: int, points: int) -> None:
+    """One of them joined later, so that its roll-ups begin and end elsewhere."""
+    store.watch(late, lambda ms: 100.0 + (ms - START_MS) / 1000)
+    other = store.writer.add_gpu(store.run, idx="1", name="H200")
+    for second in range(late):
+        tick = store.tick(store.clock.ms, {GPU_POWER: 50.0})
+        tick.rows[Scope.GPU][other] = Reading({GPU_POWER: 500.0 + second, GPU_UTILISATION: 0.5})
+        assert store.writer.append(store.run, tick)
+        store.writer.maintain(store.clock())
+        store.clock.ms += 1000
+    asked = (WANTED, [store.gpu, other, 99], START_MS, store.clock.ms, points)
+    with store.reader() as reader:
+        found = reader.totals(*asked)
+        together = reader.means(*asked)
+    total = sum(100.0 + i for i in range(late)) + 50.0 * late
+    rising = sum(500.0 + i for i in range(late))
+    assert found == {
+        store.gpu: {GPU_POWER: Totals(2 * late, pytest.approx(total), 50.0, 99.0 + late)},
+        other: {
+            GPU_POWER: Totals(late, pytest.approx(rising), 500.0, 499.0 + late),
+            GPU_UTILISATION: Totals(late, pytest.approx(0.5 * late), 0.5, 0.5),
+        },
+    }
+    assert together[GPU_POWER] == pytest.approx((total + rising) / (3 * late))
+    assert found[other][GPU_UTILISATION].mean == pytest.approx(0.5)
 
 
 def test_what_was_never_known_is_left_out(store: Store) -> None:

@@ -69,6 +69,21 @@ def test_a_series_goes_on_where_raw_rows_have_gone(store: Store) -> None:
     assert (summary.n, summary.most, summary.last) == (HOUR_S + 20, HOUR_S - 1, 1.0)
 
 
+def test_one_of_several_subjects_that_is_older_counts_for_all(store: Store) -> None:
+    """The raw rows of both have gone, and only one of them has been there since the beginning."""
+    store.watch(HOUR_S, lambda _: 3.0)
+    store.clock.ms += 2 * DAY_MS
+    settle(store)
+    young = store.writer.add_gpu(store.run, idx="1", name="H200")
+    store.watch(20, lambda _: 1.0)
+    for subjects in ([store.gpu, young], [young, store.gpu]):
+        with store.reader() as reader:
+            found = reader.series(GPU_POWER, subjects, START_MS, START_MS + 600_000, 1000)
+            (only,) = reader.series(GPU_POWER, [young], START_MS, START_MS + 600_000, 1000).items()
+        assert [p.mean for p in found[store.gpu]] == [3.0] * 60
+        assert (found[young], only) == ([], (young, []))
+
+
 def test_a_backlog_goes_a_little_at_a_time(store: Store) -> None:
     store.watch(2 * HOUR_S, lambda _: 1.0)
     store.clock.ms += 3 * DAY_MS
