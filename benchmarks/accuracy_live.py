@@ -53,7 +53,7 @@ def attached(script: Path, label: str) -> tuple[Watched, float] | None:
     ``None``: a program whose fault is to be over soon was over before.
     """
     seconds = ALONE_SECONDS + ATTACHED_SECONDS
-    job = [sys.executable, str(script), "--seconds", f"{seconds:g}"]
+    job = [pairs.interpreter(script), str(script), "--seconds", f"{seconds:g}"]
     with subprocess.Popen(job, stdout=subprocess.PIPE, text=True) as program:
         started = time.monotonic()
         time.sleep(ALONE_SECONDS)

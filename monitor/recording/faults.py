@@ -25,8 +25,8 @@ from whyidle.monitor.store import Writer
 FINDING: Final = "finding"
 # By then a job has warmed up, and its agent has sent something.
 FIRST_SECONDS: Final = 12.0
-# Soon after it the second, so that what lasts is found early; then less and less often.
-AGAIN_SECONDS: Final = (5.0, 10.0, 15.0, 30.0, 60.0)
+# Soon after it two more, so that what lasts is found early; then less and less often.
+AGAIN_SECONDS: Final = (5.0, 5.0, 15.0, 30.0, 60.0)
 # What is looked at: so much of the past.
 WINDOW_SECONDS: Final = 120.0
 

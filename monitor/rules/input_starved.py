@@ -112,6 +112,8 @@ def prepared(index):
 COMPETES: Final = "Loading takes the cores that the step computes on"
 # That there are as many workers as cores is no reason for these to be slow.
 TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
+# Several of them at once take as long as one.
+OVERLAPS: Final = TAKES_NO_CORE | {LoadKind.WAIT}
 # Where a trace puts time in which the main thread did what no profiler records.
 UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 
@@ -127,7 +129,7 @@ def detect(window: Window) -> Verdict:
     cause = cause_of(window) if isinstance(verdict, Found) else None
     if not isinstance(verdict, Found) or cause is None or not _explains(window, verdict, cause):
         return verdict
-    return _explained(verdict, cause, waits)
+    return _explained(verdict, cause, waits, window.cores)
 
 
 def _explains(window: Window, found: Found, cause: Cause) -> bool:
@@ -177,7 +179,7 @@ def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:
     )
 
 
-def _explained(found: Found, cause: Cause, waits: Measure | None) -> Found:
+def _explained(found: Found, cause: Cause, waits: Measure | None, cores: Measure | None) -> Found:
     """Name the cause: what it is, its lines, and its cure; what the wait costs stays."""
     gain, severity, fixes = found.gain, found.severity, cause.fixes or found.fixes
     if cause.divides and found.fixes is None and gain is not None:
@@ -200,6 +202,10 @@ def _explained(found: Found, cause: Cause, waits: Measure | None) -> Found:
     elif gain is not None and waits is not None:
         # What is done once, or not at all, needs no core: then the whole wait comes back.
         gain = Gain(gain.low, max(gain.high, min(MOST_LOST, waits.value)))
+    elif gain is not None and cores is not None and cause.kind in OVERLAPS:
+        # The main thread waits: as many readers as cores are sure, though more may divide it more.
+        surely = _surely(gain.high, 1 - gain.high, cores)
+        gain = Gain(min(gain.low, max(0.0, surely)), gain.high)
     return replace(
         found,
         gain=gain,
@@ -379,8 +385,7 @@ def _of_main_thread(window: Window, doing: Activity) -> Verdict:
     # Threads divide the reading; then the device, or the rest of the main thread, is the slowest.
     high = min(read + error, idle, 1 - (read - error) / cores.value)
     # Where reading takes a core, the work of a CPU backend and of the main thread take others.
-    rest = max(1 - idle, 1 - read)
-    low = min(high, 1 - ((1 + HANDING_OVER) * (read + error) + rest) / cores.value)
+    low = min(high, _surely(read + error, max(1 - idle, 1 - read), cores))
     # Where cores abound the main thread still takes over each batch.
     low = min(low, (1 - HANDING_OVER) * max(0.0, read - error))
     return Found(
@@ -414,6 +419,11 @@ def _of_samples(window: Window, doing: Activity) -> Verdict:
         slice=Slice.IDLE_INPUT,
         yields_lines=True,
     )
+
+
+def _surely(read: float, rest: float, cores: Measure) -> float:
+    """Return what as many threads as cores give back, where the rest needs one of these, too."""
+    return 1 - ((1 + HANDING_OVER) * read + rest) / cores.value
 
 
 rule = Rule(

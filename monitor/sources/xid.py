@@ -15,6 +15,8 @@ XID_EVENTS = 0x8
 # How often the wait checks whether it is time to end; an event ends it at once, and nobody waits
 # for the thread.
 WAIT_MS = 10_000
+# After any other error than that nothing came.
+RETRY_SECONDS = 1.0
 
 
 def watch_xids(
@@ -54,9 +56,9 @@ def _wait(
         try:
             event = nvml.call("nvmlEventSetWait_v2", event_set, WAIT_MS)
         except Unknown as unknown:
-            # A time-out is normal; any other error returns at once, so retrying would spin.
+            # A time-out is normal; what returns at once would spin.
             if unknown.reason != HUNG:
-                closing.wait(WAIT_MS / 1000)
+                closing.wait(RETRY_SECONDS)
             continue
         # By address: a GPU that has just fallen off the bus no longer reports its index.
         gpu = next((g for g in gpus if _address(g.handle) == _address(event.device)), None)

@@ -551,3 +551,35 @@ def test_threads_that_wait_for_the_device_are_not_slow() -> None:
     backward = CodeLine(f"{PACKAGES}/torch/_tensor.py", 5, "backward")
     trains = of_chains((Chain((train,), backward), 90, 0, 0), (Chain((train,), PIL), 9, 0, 0))
     assert not isinstance(judge(NAME, fed_by_threads(trains)), Found)
+
+
+SLEEPS = """\
+def read(rows):
+    time.sleep(0.01 * len(rows))
+    return np.load(path)[rows]
+for rows in orders:
+    state = step(state, read(rows))
+"""
+
+
+@pytest.mark.parametrize("cores", [2.0, 8.0])
+def test_a_main_thread_that_waits_gets_surely_what_as_many_readers_as_cores_give(
+    tmp_path: Path, cores: float
+) -> None:
+    """Without a trace, too: how many of them wait at once is not known."""
+    file = tmp_path / "train.py"
+    file.write_text(SLEEPS)
+    loop = CodeLine(str(file), 5, "<module>")
+    samples = StackSamples()
+    samples.samples += 400
+    samples.count(
+        Chain((CodeLine(str(file), 2, "read"), loop), CodeLine(str(file), 2, "read")), 390, 390, 390
+    )
+    samples.count(Chain((loop,), CodeLine(f"{PACKAGES}/jax/_src/pjit.py", 9, "f")), 10, 10)
+    means = {m.HOST_CORES: cores, m.JOB_STEPS: 5.0}
+    facts = {"jax": {"backend": "cpu"}}
+    job = window(means=means, inside=True, facts=facts, stacks=samples, lines=samples.lines())
+    gain = found(NAME, job).gain
+    assert gain is not None
+    assert gain.low < 1 - 1 / cores < 0.9 < gain.high
+    assert gain.low > 0.8 * (1 - 1 / cores)
