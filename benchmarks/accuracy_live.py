@@ -9,7 +9,9 @@ programs print themselves.
 
 The result goes into ``benchmarks/accuracy_live.json``, from which ``docs/accuracy.md`` is made.
 
-Run: .venv/bin/python benchmarks/accuracy_live.py [FAULT ...] [--rounds N] [--seconds S]
+All pairs take about 50 minutes; ``--more`` runs those that the kept result lacks.
+
+Run: .venv/bin/python benchmarks/accuracy_live.py [FAULT ...] [--more] [--rounds N] [--seconds S]
 """
 
 from __future__ import annotations
@@ -155,6 +157,7 @@ def main() -> None:
     """Run what was asked for and keep the result."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("fault", nargs="*")
+    asked.add_argument("--more", action="store_true", help="only pairs that were not run yet")
     asked.add_argument("--rounds", type=int, default=ROUNDS)
     asked.add_argument("--seconds", type=float, help="in place of what each demo takes")
     given = asked.parse_args()
@@ -163,20 +166,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="whyidle-live-") as state:
         os.environ["WHYIDLE_STATE_DIR"] = state
         chosen = [p for p in pairs.all_pairs() if not given.fault or p.name in given.fault]
-        result: dict[str, Any] = {
-            "schema": 1,
-            "date": time.strftime("%Y-%m-%d"),
-            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-            "pairs": [],
-            "healthy": []
-            if given.fault
-            else list(healthy(database(), given.seconds or pairs.SECONDS)),
-        }
+        result: dict[str, Any] = json.loads(RESULT.read_text()) if given.more else {}
+        known = {(row["pair"], row["framework"]) for row in result.get("pairs", ())}
+        chosen = [pair for pair in chosen if (pair.name, pair.framework) not in known]
+        if not given.more:
+            seconds = given.seconds or pairs.SECONDS
+            found = [] if given.fault else list(healthy(database(), seconds))
+            result = {"schema": 1, "minutes": 0.0, "pairs": [], "healthy": found}
+        result["date"] = time.strftime("%Y-%m-%d")
+        result["machine"] = f"{os.cpu_count()} cores, {platform.machine()}"
+        before = result["minutes"]
         for row in rounds(chosen, database(), given.rounds, given.seconds):
             result["pairs"].append(row)
-            result["minutes"] = round((time.monotonic() - began) / 60, 1)
+            result["minutes"] = round(before + (time.monotonic() - began) / 60, 1)
             # What is there is kept, also of a bench that is cut.
-            if not given.fault:
+            if given.more or not given.fault:
                 RESULT.write_text(json.dumps(result, indent=1) + "\n")
     if given.fault:
         print(json.dumps(result, indent=1))
