@@ -69,7 +69,7 @@ class Finding:
     found: Found
     # Rules whose findings this one explains, or that share its slice and have less of it.
     also_seen: tuple[str, ...] = ()
-    # Another finding stands for the same slice.
+    # Another finding stands for the same slice, or is the cause of this.
     behind: str | None = None
 
     @property
@@ -89,8 +89,8 @@ class Finding:
         """Where it stands in the list: by what is sure, then by what is likely."""
         order = _ORDER[self.rule.kind]
         if self.rule.kind is Kind.MEMORY and self.severity is Severity.HIGH:
-            # A job that will end soon is a risk before all that it loses.
-            order = _ORDER[Kind.ERROR]
+            # A job that will end soon is a risk before all that it loses, but not before its cause.
+            order = _ORDER[Kind.ERROR if self.behind is None else Kind.TIME]
         is_slight = self.severity is Severity.LOW and self.found.gain is None
         if self.severity is Severity.INFO or (is_slight and self.rule.kind is Kind.TIME):
             # What may give back much stands before what surely gives back nothing.
@@ -200,8 +200,11 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
             mine = [cause for cause in known if cause is not each and _explains(cause, each)]
         elif each.rule.kind is Kind.TIME:
             mine += [cause for cause in known if _stands_for(cause, each)]
-        if mine:
-            cause = max(mine, key=lambda one: one.lost)
+        cause = max(mine, key=lambda one: one.lost, default=None)
+        if cause is not None and each.rule.kind is Kind.MEMORY:
+            # The job may end by it all the same; who names a line of its own needs no cause.
+            left.append(each if each.found.where else _with(each, (), cause.rule.id))
+        elif cause is not None:
             seen.setdefault(cause.rule.id, []).append(each.rule.id)
         else:
             left.append(each)

@@ -102,6 +102,18 @@ def test_a_symptom_is_silent_beside_its_cause(known: dict[str, Rule]) -> None:
     assert found.findings[0].also_seen == ("symptom",)
 
 
+def test_memory_that_grows_by_what_is_found_stays_behind_it(known: dict[str, Rule]) -> None:
+    growing = Found(None, EVIDENCE, severity=Severity.HIGH)
+    add(known, "compiled", loses(0.3, Slice.COMPUTE))
+    add(known, "growing", growing, kind=Kind.MEMORY, symptom_of=("compiled",))
+    found = diagnose(window())
+    assert names(found) == ["compiled", "growing"]
+    assert found.findings[1].behind == "compiled"
+    at = replace(growing, where=(Place("train.py", 7, "main"),))
+    add(known, "growing", at, kind=Kind.MEMORY, symptom_of=("compiled",))
+    assert names(diagnose(window())) == ["growing", "compiled"]
+
+
 def test_a_small_cause_explains_nothing_away(known: dict[str, Rule]) -> None:
     add(known, "cause", loses(0.02, Slice.IDLE_INPUT))
     add(known, "symptom", loses(0.6, Slice.COMPUTE), symptom_of=("cause",))
