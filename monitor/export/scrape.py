@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Final
 
 from whyidle.monitor.export import dcgm, gpus, job_time, recordings
@@ -16,7 +14,7 @@ from whyidle.monitor.export.collector import PARTS, Collector, Look
 from whyidle.monitor.export.exposition import Family, Labels, page
 from whyidle.monitor.export.jobs import Job
 from whyidle.monitor.export.recordings import Recording
-from whyidle.monitor.processes.procfs import PAGE
+from whyidle.monitor.processes.procfs import own_memory
 
 # A host with more jobs at a time is none that trains: those with the most device memory are shown.
 MOST_JOBS: Final = 64
@@ -115,7 +113,7 @@ def _of_ourselves(collector: Collector, look: Look) -> Iterable[Family]:
     for part in PARTS:
         problem.add(float(part in collector.problems), {"part": part})
     cpu.add(time.process_time(), {})
-    rss.add(_rss(), {})
+    rss.add(own_memory(), {})
     tick.add(look.took, {})
     age.add(time.monotonic() - look.at, {})
     left_out.add(float(max(0, len(look.jobs) - MOST_JOBS)), {})
@@ -128,9 +126,3 @@ def version_here() -> str:
         return version("whyidle")
     except PackageNotFoundError:
         return ""
-
-
-def _rss() -> float | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        return float(Path("/proc/self/statm").read_text().split()[1]) * PAGE
-    return None

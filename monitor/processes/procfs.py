@@ -74,6 +74,12 @@ def content(path: str, *, short: bool = False) -> bytes | None:
         os.close(handle)
 
 
+def own_memory() -> int | None:
+    """Return the resident bytes of this very process."""
+    words = (content("/proc/self/statm", short=True) or b"").split()
+    return int(words[1]) * PAGE if words else None
+
+
 class ProcFs:
     """One mounted proc file system."""
 

@@ -11,7 +11,7 @@ from whyidle.monitor.core.reading import FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.processes.job_end import ENDED, JobEnd
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
-from whyidle.monitor.processes.procfs import PAGE, Stat, content
+from whyidle.monitor.processes.procfs import Stat, own_memory
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.recording.clock import Sampler
@@ -195,7 +195,7 @@ class Overhead:
             reading.values[m.SELF_CPU] = (spent - self._last[1]) / max(1e-6, now - self._last[0])
         self._last = (now, spent)
         self._began = self._began or self._last
-        reading.put(m.SELF_RSS, _rss(), UNSUPPORTED)
+        reading.put(m.SELF_RSS, own_memory(), UNSUPPORTED)
         reading.put(m.SELF_NVML, self.nvml_seconds, "no GPU is read")
         reading.put(m.SELF_TICK, self.tick_seconds, FIRST)
         return reading
@@ -230,8 +230,3 @@ class Overhead:
         cores = (self._last[1] - self._began[1]) / seconds
         self._began = self._last
         return cores if cores > CPU_BUDGET_CORES else None
-
-
-def _rss() -> int | None:
-    words = (content("/proc/self/statm", short=True) or b"").split()
-    return int(words[1]) * PAGE if words else None

@@ -374,7 +374,8 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     owned = frozenset((run.info or {}).get("gpus", ()))
     gpus = reader.gpus(run.id)
     ours = [gpu.id for gpu in gpus if gpu.idx in owned]
-    used, rising = m.GPU_MEMORY_USED, {x: _series_of_each(reader, x, ours, span) for x in OF_RISES}
+    used, at = m.GPU_MEMORY_USED, (span.start_ms, span.end_ms, GPU_POINTS)
+    rising = {metric: reader.series(metric, ours, *at) for metric in OF_RISES}
     lasts = _lasts(reader, used, [gpu.id for gpu in gpus], span)
     totals = _totals(reader, (*OF_GPUS, *OF_LINKS), [gpu.id for gpu in gpus], span)
     users = _users(reader, run, span, ours)
@@ -399,13 +400,6 @@ def _totals(
 ) -> dict[int, dict[Metric, Totals]]:
     """Return the totals of each: raw rows lie by their time, so that one pass serves all."""
     return reader.totals(metrics, whose, span.start_ms, span.end_ms, GPU_POINTS) if whose else {}
-
-
-def _series_of_each(
-    reader: Reader, metric: Metric, whose: Sequence[int], span: Span
-) -> dict[int, list[Point]]:
-    """Return a series of each: raw rows lie by their time, so that one pass serves all."""
-    return reader.series(metric, list(whose), span.start_ms, span.end_ms, GPU_POINTS)
 
 
 def counted_then(

@@ -54,7 +54,14 @@ def _read(  # noqa: PLR0913, PLR0917  all of it decides the one query
     level: Level,
     span: tuple[int, int],
 ) -> dict[int, dict[Metric, Totals]]:
-    there = list(_rows(connection, columns, metrics, subjects, level, span))
+    scope, there = metrics[0].scope, []
+    for (piece, start, end), some in _passes(connection, scope, level, subjects, span):
+        cells = ", ".join(columns.parts(metric, piece) for metric in metrics)
+        where = piece.span.replace(":start", str(start)).replace(":end", str(end))
+        there.append(
+            f"SELECT subject, {cells} FROM {piece.table(scope)}"  # noqa: S608
+            f" WHERE {where} AND {among(some)}"
+        )
     if not there:
         return {}
     names = ", ".join(f"{part}{i}" for i in range(len(metrics)) for part in "ntab")
@@ -73,26 +80,18 @@ def _read(  # noqa: PLR0913, PLR0917  all of it decides the one query
     }
 
 
-def _rows(  # noqa: PLR0913, PLR0917  all of it decides the one query
+def _passes(
     connection: sqlite3.Connection,
-    columns: Columns,
-    metrics: Sequence[Metric],
-    subjects: Sequence[int],
+    scope: Scope,
     level: Level,
+    subjects: Sequence[int],
     span: tuple[int, int],
-) -> Iterator[str]:
-    """Yield the SQL of all rows: subjects with the same pieces of a span share their passes."""
-    scope = metrics[0].scope
+) -> Iterator[tuple[tuple[Level, int, int], list[int]]]:
+    """Yield what is read in one pass: a piece of the span, and the subjects that have it."""
     shared: dict[tuple[tuple[Level, int, int], ...], list[int]] = {}
     for subject in subjects:
-        shared.setdefault(tuple(pieces(connection, scope, level, subject, span)), []).append(
-            subject
-        )
+        its = tuple(pieces(connection, scope, level, subject, span))
+        shared.setdefault(its, []).append(subject)
     for parts, some in shared.items():
-        for piece, start, end in parts:
-            cells = ", ".join(columns.parts(metric, piece) for metric in metrics)
-            where = piece.span.replace(":start", str(start)).replace(":end", str(end))
-            yield (
-                f"SELECT subject, {cells} FROM {piece.table(scope)}"  # noqa: S608
-                f" WHERE {where} AND {among(some)}"
-            )
+        for piece in parts:
+            yield piece, some
