@@ -19,6 +19,7 @@ from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES: Final = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
 _CONSTANTS: Final = (ast.Constant, ast.JoinedStr, ast.List, ast.Dict, ast.Set)
 _DISPLAYS: Final = (ast.JoinedStr, ast.Dict, ast.List, ast.Set)
@@ -27,6 +28,7 @@ _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
 ) - {"copy", "index", "count", "sort", "clear", "update", "values"} | {"write", "flush", "read"}
 _PASSES: Final = 3
+_CONTAINS: Final = (ast.In, ast.NotIn)
 # Annotations that say what is held: a list may hold anything, a "float" may be an array of one.
 _HELD: Final = frozenset({"bool", "bytes", "int", "str"})
 _TENSORS: Final = frozenset({"Array", "Tensor", "Variable", "ndarray"})
@@ -37,6 +39,12 @@ _READS: Final = frozenset(
 # Functions that do so with what they are given; all others of these packages read their arguments.
 _CONVERTS: Final = frozenset({"bool", "bytes", "float", "format", "int", "memoryview", "str"})
 _FRAMEWORK_READS: Final = frozenset({"block_until_ready", "device_get", "process_allgather"})
+# Bases of the classes whose instances compute when they are called.
+_MODULES: Final = frozenset({"Layer", "LightningModule", "Model", "Module", "PreTrainedModel"})
+# What a framework puts around a function, the body of which still runs line by line.
+_MODES: Final = frozenset(
+    {"autocast", "enable_grad", "inference_mode", "no_grad", "record_function", "set_grad_enabled"}
+)
 # Packages whose functions take arrays; and those of their functions that work with files.
 ARRAY_PACKAGES: Final = frozenset({"numpy", "pandas", "scipy", "sklearn"})
 _OF_FILES: Final = re.compile(r".*(load|save|memmap|file|read|write|open).*")
@@ -87,25 +95,41 @@ class _Scope:
         # Of a class, what its methods put into themselves; of a method, its name for itself.
         self.attributes: dict[str, Calls] = {}
         self._itself: str | None = None
+        # Its own functions, and what those give that were asked for.
+        self._functions: dict[str, _Function] = {}
+        self._given: dict[str, Calls] = {}
 
     def kind(self, node: ast.AST) -> Calls:
         """Return what computes a value, or what holds it."""
-        if isinstance(node, ast.Name):
-            return self.of_name(node.id)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            known = self.of_itself(node.value.id, node.attr)
-            if known is not None:
-                return known
-        if isinstance(node, ast.Call):
-            return self._of_call(node)
-        if isinstance(node, _CONSTANTS):
-            return Calls.HOST
+        match node:
+            case ast.Name(id=name):
+                return self.of_name(name)
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                known = self.of_itself(name, attribute)
+                return self._of_parts(node) if known is None else known
+            case ast.Call():
+                return self._of_call(node)
+            case _:
+                return Calls.HOST if isinstance(node, _CONSTANTS) else self._of_parts(node)
+
+    def _of_parts(self, node: ast.AST) -> Calls:
+        """Return what computes a value that is put together of others."""
+        parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
         if isinstance(node, _COMPREHENSIONS):
             inner = _Scope(self)
             inner.learn(node)
             return inner.kind(node.value if isinstance(node, ast.DictComp) else node.elt)
-        parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+        if isinstance(node, ast.ClassDef):
+            return self._of_class(node)
+        if isinstance(node, ast.Compare) and all(isinstance(op, _CONTAINS) for op in node.ops):
+            # Nobody asks a framework's array whether something is in it.
+            return _of_all(kind for kind in map(self.kind, parts) if kind is not Calls.UNCLEAR)
         return _of_all(map(self.kind, parts)) if parts else Calls.UNCLEAR
+
+    def _of_class(self, node: ast.ClassDef) -> Calls:
+        """Return what its instances are: a model computes when it is called."""
+        bases = [base for base in node.bases if _last(base) in _MODULES]
+        return Calls.FRAMEWORK if any(map(self._is_framework, bases)) else Calls.UNCLEAR
 
     def reads(self, call: ast.Call) -> bool:
         """Tell whether a call may wait for a framework's value."""
@@ -124,6 +148,8 @@ class _Scope:
         """Return what a name holds."""
         if name in self.names:
             return self.names[name]
+        if name in self._functions:
+            return self.of_function(name)
         if self._outer is not None:
             return self._outer.of_name(name)
         return Calls.HOST if hasattr(builtins, name) else Calls.UNCLEAR
@@ -133,8 +159,33 @@ class _Scope:
         if self._outer is None:
             return None
         if name == self._itself:
-            return self._outer.attributes.get(attribute)
+            return self._outer.of_member(attribute)
         return None if name in self.names else self._outer.of_itself(name, attribute)
+
+    def of_member(self, name: str) -> Calls | None:
+        """Return what a method of this class gives, or what they have put into themselves."""
+        return self.of_function(name) if name in self._functions else self.attributes.get(name)
+
+    def of_function(self, name: str) -> Calls:
+        """Return what a function of this scope gives, or who runs it; unclear: within itself."""
+        if name not in self._given:
+            self._given[name] = Calls.UNCLEAR
+            self._given[name] = self._of_function(self._functions[name])
+        return self._given[name]
+
+    def _of_function(self, function: _Function) -> Calls:
+        around = [x for x in function.decorator_list if _last(x) not in _MODES]
+        if any(self._is_framework(part) for x in around for part in _parts(x)):
+            return Calls.FRAMEWORK
+        scope = _Scope(self)
+        scope.enter(function)
+        nodes = [x for x in _own(function) if isinstance(x, ast.Return | ast.Yield)]
+        values = [x.value for x in nodes if x.value is not None]
+        # One that gives nothing, or has something unknown around it.
+        return _of_all(map(scope.kind, values)) if values and not around else Calls.UNCLEAR
+
+    def _is_framework(self, node: ast.AST) -> bool:
+        return self.kind(node) is Calls.FRAMEWORK
 
     def of_annotation(self, node: ast.AST | None) -> Calls:
         """Return what an argument holds, where its annotation says so."""
@@ -205,6 +256,8 @@ class _Scope:
                 case ast.ImportFrom():
                     whose = _of_package(node.module or "") if not node.level else Calls.UNCLEAR
                     self.names |= {alias.asname or alias.name: whose for alias in node.names}
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self._functions[node.name] = node
                 case _:
                     pass
         held: dict[str, list[ast.AST]] = {}
@@ -213,10 +266,12 @@ class _Scope:
         # `x = x / 255` makes no number of an argument.
         before = {name: [self.names[name]] for name in held if name in self.names}
         for _ in range(_PASSES):
+            self._given.clear()
             self.names |= {
                 name: _of_all([*before.get(name, ()), *(self._held(name, value) for value in some)])
                 for name, some in held.items()
             }
+        self._given.clear()
 
     def _held(self, name: str, value: ast.AST) -> Calls:
         # What is made of itself and a number is a number.
@@ -225,6 +280,17 @@ class _Scope:
         found = self.kind(value)
         self.names[name] = before
         return found
+
+
+def _last(node: ast.AST) -> str:
+    """Return the last name of what is called, or is a base or a decorator."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _parts(decorator: ast.expr) -> list[ast.expr]:
+    """Return a decorator, and what it is given: ``partial(jax.jit, static_argnums=0)``."""
+    return [decorator, *decorator.args] if isinstance(decorator, ast.Call) else [decorator]
 
 
 def _of_all(kinds: Iterable[Calls]) -> Calls:
@@ -268,6 +334,8 @@ def _own(tree: ast.AST) -> Iterator[ast.AST]:
 def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield the names that a scope assigns, and to what."""
     for node in _own(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, node
         for target, value in _bindings(node):
             for name in ast.walk(target):
                 if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):

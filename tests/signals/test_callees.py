@@ -132,6 +132,77 @@ class Agent(torch.nn.Module):
         b = self.either * 2  # unclear
         return a, b, self.rng.choice(3)  # unclear
 """,
+    "what its own functions give": """
+import functools
+import flax.linen as nn
+import jax
+import numpy as np
+import torch
+from lib import other
+
+def bank(size):
+    found = np.zeros((size, 8))
+    for row in range(size):
+        found[row] = row
+    return found
+
+def tensors(rows):
+    for row in rows:
+        yield torch.as_tensor(row)
+
+@functools.partial(jax.jit, static_argnums=1)
+def step(params, rate):
+    return params
+
+@torch.no_grad()
+def passed(rows):
+    return 3
+
+def round_and_round(n):
+    return round_and_round(n - 1) * n
+
+@other
+def wrapped(n):
+    return n
+
+mel = np.ones((3, 8)) @ bank(8).T  # library
+state = step(params, 0.1)  # framework
+for x in tensors(rows):
+    y = x * 2  # framework
+n = passed(rows) + 1  # unclear
+k = round_and_round(5) + 1  # unclear
+w = wrapped(3) * 2  # unclear
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return self.loss(x) + self.sizes() * 2  # unclear
+
+    def sizes(self):
+        return 3
+
+    def loss(self, x):
+        return other(x)
+
+net = Net()
+out = net(batch)  # framework
+""",
+    "whether something is in it": """
+import numpy as np
+
+class Pairs:
+    def __init__(self, pairs, rng):
+        self.rng = np.random.default_rng(3)
+        self.seen = [pairs[a:b] for a, b in zip(range(3), range(4))]
+
+    def draw(self, users, wanted):
+        for user in users:
+            j = self.rng.integers(9)  # library
+            if j not in self.seen[user]:  # library
+                wanted.append(j)  # host
+            if user in wanted:  # host
+                both = user * wanted  # unclear
+        return both
+""",
     "functions in functions": """
 def main():
     import torch as th
