@@ -233,8 +233,12 @@ def _explains(cause: Finding, other: Finding) -> bool:
         return False
     if others and cause.found.hides_host and most >= others.high - ROUNDING:
         return True
-    places = {(place.file, place.line) for place in other.found.where}
-    return any((place.file, place.line) in places for place in cause.found.where)
+    places = {(place.file, place.line) for place in cause.found.where}
+    shares = [((x.file, x.line) in places, x.share or 0.0) for x in other.found.where]
+    covered = sum(share for is_causes, share in shares if is_causes)
+    return any(is_causes for is_causes, _ in shares) and covered >= MOST_OF * sum(
+        share for _, share in shares
+    )
 
 
 def _ranked(found: list[Finding]) -> list[Finding]:
