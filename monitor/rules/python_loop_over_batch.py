@@ -33,6 +33,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Final
 
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
@@ -149,7 +150,7 @@ def _is_often(times: tuple[str, Measure] | None) -> bool:
 def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     """Return what is called how often in a step; ``None``: not known."""
     if window.uses("jax"):
-        return _of_functions(trace)
+        return _of_functions(window, trace)
     # Forward of each layer one of these is called; what goes back may be less, or nothing.
     forward = [c["count"] for c in trace.calls(r"aten::(linear|convolution|bmm|baddbmm)")]
     backward = [c["count"] for c in trace.calls(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")]
@@ -162,14 +163,19 @@ def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     return "calls of each layer in a step", times
 
 
-def _of_functions(trace: Traced) -> tuple[str, Measure] | None:
+def _of_functions(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     calls = trace.calls(r"PjitFunction\(.*\)")
     if not calls:
         return None
     most = max(calls, key=lambda call: int(call["count"]))
-    # Without steps the function with the most time stands for them: never one that is called now
-    # and then, beside which every step would look like a loop.
-    steps = trace.steps or max(calls, key=lambda call: int(call["total_ns"]))["count"]
+    # Without steps the job's own pace tells them, or the function with the most time stands for
+    # them: never one that is called now and then, beside which every step would look like a loop.
+    step = window.job.mean(m.JOB_STEP_P50)
+    steps = trace.steps or (
+        max(1.0, trace.total_ns / 1e9 / step.value)
+        if step is not None and step.value > 0
+        else max(calls, key=lambda call: int(call["total_ns"]))["count"]
+    )
     name = str(most["name"]).removeprefix("PjitFunction(").removesuffix(")")
     return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
 

@@ -36,6 +36,8 @@ Loop = ast.For | ast.While | Comprehension
 _GATHERS: Final = re.compile(
     r"(.*\.)?(add|sum|append|extend|stack|tree\.map|tree_map|_?accumulate)"
 )
+# What renews a key for random numbers: the passes do not build on what is drawn.
+_DRAWS: Final = re.compile(r"(.*\.)?(split|fold_in)")
 # Nothing is computed by these.
 _IS_PLAIN: Final = re.compile(
     r"(.*\.)?(range|len|enumerate|zip|print|float|int|str|list|tuple|item|time|perf_counter|split"
@@ -137,7 +139,8 @@ def _renewed(line: CodeLine) -> tuple[ast.expr, ...]:
     return tuple(
         target
         for node in nodes
-        if isinstance(node.value, ast.Call) and not _GATHERS.fullmatch(dotted(node.value.func))
+        if isinstance(node.value, ast.Call)
+        and not any(like.fullmatch(dotted(node.value.func)) for like in (_GATHERS, _DRAWS))
         for target in node.targets
         if _names(target) & set().union(*map(_names, _arguments(node.value))) - {"self"}
     )

@@ -129,6 +129,15 @@ def test_a_cure_of_a_part_leaves_the_rest_to_be_explained(known: dict[str, Rule]
     assert names(diagnose(window())) == ["whole", "part"]
 
 
+def test_a_cure_of_one_line_leaves_the_others_to_be_explained(known: dict[str, Rule]) -> None:
+    drawing, looking = Place("/u/data.py", 31, "draw", 0.2), Place("/u/data.py", 32, "draw", 0.4)
+    add(known, "draws", loses(0.3, where=(drawing,)))
+    add(known, "code", loses(0.5, where=(looking, drawing)), is_last_resort=True)
+    assert names(diagnose(window())) == ["code", "draws"]
+    add(known, "code", loses(0.5, where=(drawing,)), is_last_resort=True)
+    assert names(diagnose(window())) == ["draws"]
+
+
 def test_work_ahead_of_the_device_hides_what_code_takes(known: dict[str, Rule]) -> None:
     place = (Place("/u/train.py", 9, "main"),)
     add(known, "code", Found(Gain.between(0.3, 0.4), EVIDENCE, where=place), is_last_resort=True)

@@ -17,6 +17,7 @@ from tests.rules.windows import (
     traced,
     window,
 )
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
@@ -161,6 +162,20 @@ def test_a_function_that_is_called_now_and_then(tmp_path: Path) -> None:
         assert judge(NAME, window(trace, **job)) is None
 
 
+def test_the_jobs_own_pace_tells_how_often_a_function_runs_in_a_step(tmp_path: Path) -> None:
+    lines = written(tmp_path, LOOP, 2)
+    # One function takes the most time and runs the most: by itself it looks like the step.
+    trace = answer(DISPATCH, steps=100, step_ms=0.5, calls={"PjitFunction(act)": 1.0})
+    trace["calls"][0]["total_ns"] = 10**7
+    trace["steps"] = trace["steps"] | {"count": 0}
+    job = {"facts": {"jax": {}}, "lines": lines, "inside": True}
+    assert judge(NAME, window(trace, **job)) is None
+    places = found(NAME, window(trace, means={m.JOB_STEP_P50: 0.05}, **job))
+    assert places.evidence[0].value == pytest.approx(100)
+    # Steps of a fast job have it once each.
+    assert judge(NAME, window(trace, means={m.JOB_STEP_P50: 0.0005}, **job)) is None
+
+
 def test_the_evidence_names_what_is_called(tmp_path: Path) -> None:
     lines = written(tmp_path, LOOP, 2)
     trace = answer(DISPATCH, calls=JAX)
@@ -220,6 +235,37 @@ def test_a_loop_whose_body_is_in_another_function(tmp_path: Path) -> None:
     # The pass back through what the loop has made is the loop's as well.
     assert found.share == pytest.approx(0.9)
     assert [place.line for place in found.where] == [8]
+
+
+PLAYS = """\
+def play(agent, site):
+    visitors = site.visitors(256)
+    arms = [int(agent.choose(each)) for each in visitors]
+    return site.clicks(visitors, arms)
+
+class Agent:
+    def choose(self, context):
+        self.key, key = {}
+        return self.act(self.params, context, key)
+"""
+
+
+@pytest.mark.parametrize(
+    ("renewed", "is_over_samples"),
+    [
+        ("jax.random.split(self.key)", True),
+        ("random.fold_in(self.key, 1), self.key", True),
+        ("self.advance(self.key)", False),
+    ],
+)
+def test_a_key_for_random_numbers_is_no_state_of_training(
+    tmp_path: Path, renewed: str, is_over_samples: bool
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(PLAYS.format(renewed))
+    found = over_samples((), stacked(file, ((8, 3), 0.3), ((9, 3), 0.6)))
+    assert found is not None
+    assert found.share == pytest.approx(0.9 if is_over_samples else 0.0)
 
 
 def test_what_a_pass_calls_may_renew_its_own_variables(tmp_path: Path) -> None:
