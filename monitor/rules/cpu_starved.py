@@ -15,7 +15,9 @@ that has used up its limit stands still for the rest of each tenth of a second, 
 Raise the CPU limit of the container. Start no more loader workers than there are cores left beside
 the main thread, and give each process its part of the cores: `torch.set_num_threads`,
 OMP_NUM_THREADS, MKL_NUM_THREADS. Libraries count the cores of the machine and not those of the
-container, in each process anew. Where other programs take the cores, let one of the jobs move.
+container, in each process anew. NumPy has a pool of its own beside PyTorch's, whose threads go on
+running for some milliseconds after each product of matrices: OPENBLAS_NUM_THREADS=1. Where other
+programs take the cores, let one of the jobs move.
 
 ## When it is wrong
 A main thread that runs ahead of a busy device loses nothing by waiting. Of JAX's threads on a CPU
@@ -49,10 +51,11 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.cores import Runner, allowed
 from whyidle.monitor.signals.own_waits import trains
 from whyidle.monitor.signals.source import line_of
-from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
 # Below this a wait costs nothing: "medium" in the contract.
@@ -84,6 +87,15 @@ _ASKS: Final = re.compile(
     r"(?:set_num_(?:interop_)?threads|(?:OMP|MKL|OPENBLAS|NUMEXPR)_NUM_THREADS"
     r"|(?:intra|inter)_op_parallelism(?:_threads)?|num_workers|max_workers|Pool)"
     r"""["'\])]*\s*[=(,:]\s*["']?(\d*)"""
+)
+# What NumPy and SciPy compute in threads of their own.
+_PRODUCTS: Final = re.compile(
+    r"\s@\s|\b(?:dot|matmul|einsum|tensordot|inner|solve|lstsq|svd|eigh?|inv|pinv|qr|cholesky)\("
+)
+ONE_POOL: Final = (
+    "Give NumPy one thread: OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 in the job's environment. Its"
+    " threads go on running for some milliseconds after each product, on the cores that the"
+    " framework computes on"
 )
 BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 OWN_CORES: Final = Fix(
@@ -123,14 +135,42 @@ def detect(window: Window) -> Verdict:
     lost = _lost(window, wait, 0.0 if stopped else _spare(window, wait))
     gain = _gain(window, lost, is_limited=stopped)
     cures = _cures(window, is_limited=stopped)
+    products = () if stopped else _products(window)
+    if products:
+        # A framework's threads wait for one another at each operation: the one without a core
+        # keeps all of them.
+        gain = Gain(gain.low, max(gain.high, _framework(window)))
+        cures = {name: Fix(f"{ONE_POOL}. {fix.text}", fix.code) for name, fix in cures.items()}
     if gain.high < LEAST_WAIT:
         # A loader's workers, or other processes, may wait where the main thread does not.
         alone = not stopped and not _workers(window) and _processes(window) < 2
         low = Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
         return None if alone else low
     return Found(
-        gain, evidence, where=_asking(window), slice=_slice(window), title=title, fixes=cures
+        gain,
+        evidence,
+        where=(*_asking(window), *products),
+        slice=_slice(window),
+        title=f"{title}: NumPy's beside the framework's" if products else title,
+        fixes=cures,
     )
+
+
+def _products(window: Window) -> tuple[Place, ...]:
+    """Return where the main thread has NumPy's threads compute, beside those of a framework."""
+    if window.host is None or window.device != "cpu":
+        return ()
+    return own(window.host.lines(_multiplies))
+
+
+def _multiplies(row: HostRow) -> bool:
+    line = row.frames[0]
+    text = line_of(line.file, line.line) or ""
+    return row.doing is HostClass.LIBRARY and _PRODUCTS.search(text) is not None
+
+
+def _framework(window: Window) -> float:
+    return 0.0 if window.host is None else window.host.share(HostClass.FRAMEWORK)
 
 
 def _of_other_threads(window: Window, wait: Measure) -> Found | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, judge, traced, window
+from tests.rules.windows import answer, cannot_judge, found, judge, stacks, traced, window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.core.metrics import Metric
@@ -174,6 +174,35 @@ def test_workers_that_the_steps_wait_for_stay(tmp_path: Path) -> None:
         fixes = found(NAME, job).fixes
         assert fixes is not None
         assert ("num_workers=7" in fixes["pytorch"].text) == (not waits)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_a_product"),
+    [
+        ("mel = power @ bank.T", True),
+        ("weights = np.linalg.solve(gram, target)", True),
+        ("out = np.einsum('ij,jk->ik', power, bank.T)", True),
+        ("out = np.sort(power)", False),
+        ("out = model(batch) @ head", False),
+    ],
+)
+def test_numpy_has_threads_of_its_own(text: str, is_a_product: bool, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    before = "import numpy as np, torch\npower, bank, gram, target = np.ones((4, 3, 3))"
+    script.write_text(f"{before}\n{text}\nloss.backward()\n")
+    product, backward = (SourceLine(str(script), n, "<module>", 0.5) for n in (3, 4))
+    engine = CodeLine("/lib/site-packages/torch/autograd/graph.py", 9, "_engine_run_backward")
+    samples = stacks((product, (), 200), (engine, (backward,), 800))
+    cpu = answer({Slice.COMPUTE: 0.8}, kind="cpu")
+    job = window(cpu, means={**CALM, **CROWD}, stacks=samples, inside=True, facts={"torch": {}})
+    finding = found(NAME, job)
+    assert finding.gain is not None
+    assert finding.fixes is not None
+    is_named = [place.line for place in finding.where] == [3]
+    assert is_named == is_a_product
+    assert ("OPENBLAS_NUM_THREADS=1" in finding.fixes["pytorch"].text) == is_a_product
+    # Each operation of the framework may be late by a thread that has no core.
+    assert finding.gain.high == pytest.approx(0.8 if is_a_product else 0.5)
 
 
 def test_the_line_to_type_has_the_jobs_own_numbers() -> None:
