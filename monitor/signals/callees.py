@@ -28,6 +28,8 @@ _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
 ) - {"copy", "index", "count", "sort", "clear", "update", "values"} | {"write", "flush", "read"}
 _PASSES: Final = 3
+# Functions that are followed, one from within another.
+_DEEPEST: Final = 8
 _CONTAINS: Final = (ast.In, ast.NotIn)
 # Annotations that say what is held: a list may hold anything, a "float" may be an array of one.
 _HELD: Final = frozenset({"bool", "bytes", "int", "str"})
@@ -98,6 +100,8 @@ class _Scope:
         # Its own functions, and what those give that were asked for.
         self._functions: dict[str, _Function] = {}
         self._given: dict[str, Calls] = {}
+        # How many functions are being followed, one from within another.
+        self.followed: list[str] = [] if outer is None else outer.followed
 
     def kind(self, node: ast.AST) -> Calls:
         """Return what computes a value, or what holds it."""
@@ -168,10 +172,12 @@ class _Scope:
 
     def of_function(self, name: str) -> Calls:
         """Return what a function of this scope gives, or who runs it; unclear: within itself."""
-        if name not in self._given:
+        if name not in self._given and len(self.followed) < _DEEPEST:
             self._given[name] = Calls.UNCLEAR
+            self.followed.append(name)
             self._given[name] = self._of_function(self._functions[name])
-        return self._given[name]
+            self.followed.pop()
+        return self._given.get(name, Calls.UNCLEAR)
 
     def _of_function(self, function: _Function) -> Calls:
         around = [x for x in function.decorator_list if _last(x) not in _MODES]
@@ -182,7 +188,8 @@ class _Scope:
         nodes = [x for x in _own(function) if isinstance(x, ast.Return | ast.Yield)]
         values = [x.value for x in nodes if x.value is not None]
         # One that gives nothing, or has something unknown around it.
-        return _of_all(map(scope.kind, values)) if values and not around else Calls.UNCLEAR
+        known = values and not around
+        return _if_arrays(_of_all(map(scope.kind, values))) if known else Calls.UNCLEAR
 
     def _is_framework(self, node: ast.AST) -> bool:
         return self.kind(node) is Calls.FRAMEWORK
