@@ -89,8 +89,8 @@ class Finding:
         """Where it stands in the list: by what is sure, then by what is likely."""
         order = _ORDER[self.rule.kind]
         if self.rule.kind is Kind.MEMORY and self.severity is Severity.HIGH:
-            # A job that will end soon is a risk before all that it loses, but not before its cause.
-            order = _ORDER[Kind.ERROR if self.behind is None else Kind.TIME]
+            # A job that will end soon is a risk before all that it loses.
+            order = _ORDER[Kind.ERROR]
         is_slight = self.severity is Severity.LOW and self.found.gain is None
         if self.severity is Severity.INFO or (is_slight and self.rule.kind is Kind.TIME):
             # What may give back much stands before what surely gives back nothing.
@@ -200,11 +200,8 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
             mine = [cause for cause in known if cause is not each and _explains(cause, each)]
         elif each.rule.kind is Kind.TIME:
             mine += [cause for cause in known if _stands_for(cause, each)]
-        cause = max(mine, key=lambda one: one.lost, default=None)
-        if cause is not None and each.rule.kind is Kind.MEMORY:
-            # The job may end by it all the same; who names a line of its own needs no cause.
-            left.append(each if each.found.where else _with(each, (), cause.rule.id))
-        elif cause is not None:
+        if mine and each.rule.kind is not Kind.MEMORY:
+            cause = max(mine, key=lambda one: one.lost)
             seen.setdefault(cause.rule.id, []).append(each.rule.id)
         else:
             left.append(each)
@@ -243,7 +240,7 @@ def _explains(cause: Finding, other: Finding) -> bool:
 
 def _ranked(found: list[Finding]) -> list[Finding]:
     """Put them in order; of those that share a slice the first is its cause."""
-    ordered = sorted(found, key=lambda each: each.place)
+    ordered = _with_causes_first(sorted(found, key=lambda each: each.place))
     first: dict[str, str] = {}
     for each in ordered:
         if each.found.slice is not None and each.found.gain is not None:
@@ -258,6 +255,27 @@ def _ranked(found: list[Finding]) -> list[Finding]:
         others = [name for name, leader in behind.items() if leader == each.rule.id]
         ranked.append(_with(each, others, behind.get(each.rule.id)))
     return ranked
+
+
+def _with_causes_first(ordered: list[Finding]) -> list[Finding]:
+    """Put memory that no line is known to hold behind what makes it grow: that names one.
+
+    The job may end by it all the same, so that it stays.
+    """
+    for each in [x for x in ordered if x.rule.kind is Kind.MEMORY and not x.found.where]:
+        causes = [
+            other
+            for other in ordered
+            if {other.rule.id, *other.also_seen} & {*each.rule.symptom_of}
+            and other.severity.rank <= Severity.MEDIUM.rank
+            and other.lost >= EXPLAINS
+        ]
+        if causes:
+            cause = max(causes, key=lambda one: one.lost)
+            ordered.remove(each)
+            at = ordered.index(cause)
+            ordered[at : at + 1] = [_with(cause, [each.rule.id]), _with(each, (), cause.rule.id)]
+    return ordered
 
 
 def _with(finding: Finding, seen: Sequence[str], behind: str | None = None) -> Finding:

@@ -31,6 +31,7 @@ None of the five mentions it: beyond the documents.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from typing import Final
@@ -52,9 +53,10 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostRow
+from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.cores import Runner, allowed
 from whyidle.monitor.signals.own_waits import trains
-from whyidle.monitor.signals.source import line_of
+from whyidle.monitor.signals.source import calls, last, line_of, nodes_at
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
@@ -88,14 +90,16 @@ _ASKS: Final = re.compile(
     r"|(?:intra|inter)_op_parallelism(?:_threads)?|num_workers|max_workers|Pool)"
     r"""["'\])]*\s*[=(,:]\s*["']?(\d*)"""
 )
-# What NumPy and SciPy compute in threads of their own.
+# What NumPy and SciPy compute in threads of their own, and who has given them one.
 _PRODUCTS: Final = re.compile(
-    r"\s@\s|\b(?:dot|matmul|einsum|tensordot|inner|solve|lstsq|svd|eigh?|inv|pinv|qr|cholesky)\("
+    r"dot|matmul|einsum|tensordot|inner|solve|lstsq|svd|eigh?|inv|pinv|qr|cholesky"
+)
+_HAS_ONE: Final = re.compile(
+    r"""OPENBLAS_NUM_THREADS["'\])]*\s*[=,:]\s*["']?1\b|threadpool_limits"""
 )
 ONE_POOL: Final = (
-    "Give NumPy one thread: OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 in the job's environment. Its"
-    " threads go on running for some milliseconds after each product, on the cores that the"
-    " framework computes on"
+    "Give NumPy one thread: OPENBLAS_NUM_THREADS=1 in the job's environment. Its threads go on"
+    " running for some milliseconds after each product, on the cores that the framework computes on"
 )
 BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 OWN_CORES: Final = Fix(
@@ -135,17 +139,17 @@ def detect(window: Window) -> Verdict:
     lost = _lost(window, wait, 0.0 if stopped else _spare(window, wait))
     gain = _gain(window, lost, is_limited=stopped)
     cures = _cures(window, is_limited=stopped)
+    if gain.high < LEAST_WAIT:
+        # A loader's workers, or other processes, may wait where the main thread does not.
+        alone = not stopped and not _workers(window) and _processes(window) < 2
+        low = Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
+        return None if alone else low
     products = () if stopped else _products(window)
     if products:
         # A framework's threads wait for one another at each operation: the one without a core
         # keeps all of them.
         gain = Gain(gain.low, max(gain.high, _framework(window)))
         cures = {name: Fix(f"{ONE_POOL}. {fix.text}", fix.code) for name, fix in cures.items()}
-    if gain.high < LEAST_WAIT:
-        # A loader's workers, or other processes, may wait where the main thread does not.
-        alone = not stopped and not _workers(window) and _processes(window) < 2
-        low = Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
-        return None if alone else low
     return Found(
         gain,
         evidence,
@@ -158,15 +162,19 @@ def detect(window: Window) -> Verdict:
 
 def _products(window: Window) -> tuple[Place, ...]:
     """Return where the main thread has NumPy's threads compute, beside those of a framework."""
-    if window.host is None or window.device != "cpu":
+    if window.host is None or window.device != "cpu" or any(asking(window.job, _HAS_ONE)):
         return ()
-    return own(window.host.lines(_multiplies))
+    found = own(window.host.lines(_multiplies))
+    return found if sum(place.share or 0.0 for place in found) >= LEAST_WAIT else ()
 
 
 def _multiplies(row: HostRow) -> bool:
     line = row.frames[0]
-    text = line_of(line.file, line.line) or ""
-    return row.doing is HostClass.LIBRARY and _PRODUCTS.search(text) is not None
+    if row.doing is not HostClass.LIBRARY or row.phase is not Phase.STEP:
+        return False
+    nodes = (getattr(node, "op", None) for node in nodes_at(line.file, line.line))
+    named = any(_PRODUCTS.fullmatch(last(call)) for call in calls(line.file, line.line))
+    return named or any(isinstance(node, ast.MatMult) for node in nodes)
 
 
 def _framework(window: Window) -> float:

@@ -172,7 +172,7 @@ def _of_functions(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     # them: never one that is called now and then, beside which every step would look like a loop.
     step = window.job.mean(m.JOB_STEP_P50)
     steps = trace.steps or (
-        max(1.0, trace.total_ns / 1e9 / step.value)
+        max(1.0, trace.total_ns / 1e9 / max(1, len(trace.devices)) / step.value)
         if step is not None and step.value > 0
         else max(calls, key=lambda call: int(call["total_ns"]))["count"]
     )

@@ -41,8 +41,6 @@ _READS: Final = frozenset(
 # Functions that do so with what they are given; all others of these packages read their arguments.
 _CONVERTS: Final = frozenset({"bool", "bytes", "float", "format", "int", "memoryview", "str"})
 _FRAMEWORK_READS: Final = frozenset({"block_until_ready", "device_get", "process_allgather"})
-# Bases of the classes whose instances compute when they are called.
-_MODULES: Final = frozenset({"Layer", "LightningModule", "Model", "Module", "PreTrainedModel"})
 # What a framework puts around a function, the body of which still runs line by line.
 _MODES: Final = frozenset(
     {"autocast", "enable_grad", "inference_mode", "no_grad", "record_function", "set_grad_enabled"}
@@ -88,6 +86,12 @@ def reads_at(file: str, line: int) -> bool:
         return False
 
 
+class _Trail(list[tuple[int, str]]):
+    """Functions that are followed, one from within another; and whether one was not."""
+
+    is_cut = False
+
+
 class _Scope:
     """The names of one function, or of a module: what they hold, as far as the text says."""
 
@@ -97,11 +101,12 @@ class _Scope:
         # Of a class, what its methods put into themselves; of a method, its name for itself.
         self.attributes: dict[str, Calls] = {}
         self._itself: str | None = None
-        # Its own functions, and what those give that were asked for.
-        self._functions: dict[str, _Function] = {}
+        self.is_class = False
+        # Its own functions (``None``: several of a name), and what those give that were asked for.
+        self._functions: dict[str, _Function | None] = {}
         self._given: dict[str, Calls] = {}
-        # How many functions are being followed, one from within another.
-        self.followed: list[str] = [] if outer is None else outer.followed
+        # The functions that are being followed, one from within another.
+        self.trail: _Trail = _Trail() if outer is None else outer.trail
 
     def kind(self, node: ast.AST) -> Calls:
         """Return what computes a value, or what holds it."""
@@ -123,17 +128,10 @@ class _Scope:
             inner = _Scope(self)
             inner.learn(node)
             return inner.kind(node.value if isinstance(node, ast.DictComp) else node.elt)
-        if isinstance(node, ast.ClassDef):
-            return self._of_class(node)
         if isinstance(node, ast.Compare) and all(isinstance(op, _CONTAINS) for op in node.ops):
             # Nobody asks a framework's array whether something is in it.
             return _of_all(kind for kind in map(self.kind, parts) if kind is not Calls.UNCLEAR)
         return _of_all(map(self.kind, parts)) if parts else Calls.UNCLEAR
-
-    def _of_class(self, node: ast.ClassDef) -> Calls:
-        """Return what its instances are: a model computes when it is called."""
-        bases = [base for base in node.bases if _last(base) in _MODULES]
-        return Calls.FRAMEWORK if any(map(self._is_framework, bases)) else Calls.UNCLEAR
 
     def reads(self, call: ast.Call) -> bool:
         """Tell whether a call may wait for a framework's value."""
@@ -152,8 +150,6 @@ class _Scope:
         """Return what a name holds."""
         if name in self.names:
             return self.names[name]
-        if name in self._functions:
-            return self.of_function(name)
         if self._outer is not None:
             return self._outer.of_name(name)
         return Calls.HOST if hasattr(builtins, name) else Calls.UNCLEAR
@@ -163,36 +159,58 @@ class _Scope:
         if self._outer is None:
             return None
         if name == self._itself:
-            return self._outer.of_member(attribute)
+            return self._outer.attributes.get(attribute)
         return None if name in self.names else self._outer.of_itself(name, attribute)
 
-    def of_member(self, name: str) -> Calls | None:
-        """Return what a method of this class gives, or what they have put into themselves."""
-        return self.of_function(name) if name in self._functions else self.attributes.get(name)
+    def of_own(self, func: ast.AST) -> Calls | None:
+        """Return what a function of the file gives; ``None``: it is none, or of that name."""
+        match func:
+            case ast.Name(id=name) if name in self.names:
+                return None
+            case ast.Name(id=name) if name in self._functions and not self.is_class:
+                return self._of_function(name)
+            case ast.Attribute(value=ast.Name(id=name), attr=method) if name == self._itself:
+                return None if self._outer is None else self._outer.of_method(method)
+            case _:
+                return None if self._outer is None else self._outer.of_own(func)
 
-    def of_function(self, name: str) -> Calls:
-        """Return what a function of this scope gives, or who runs it; unclear: within itself."""
-        if name not in self._given and len(self.followed) < _DEEPEST:
-            self._given[name] = Calls.UNCLEAR
-            self.followed.append(name)
-            self._given[name] = self._of_function(self._functions[name])
-            self.followed.pop()
-        return self._given.get(name, Calls.UNCLEAR)
+    def of_method(self, name: str) -> Calls | None:
+        """Return what a method of this class gives; ``None``: it has none of that name."""
+        return self._of_function(name) if name in self._functions else None
 
-    def _of_function(self, function: _Function) -> Calls:
+    def _of_function(self, name: str) -> Calls:
+        """Return what a function of this scope gives; unclear where it calls itself."""
+        function, here = self._functions[name], (id(self), name)
+        if name in self._given or function is None:
+            return self._given.get(name, Calls.UNCLEAR)
+        if here in self.trail or len(self.trail) >= _DEEPEST:
+            self.trail.is_cut = True
+            return Calls.UNCLEAR
+        self.trail.append(here)
+        try:
+            found = self._given_by(function)
+        finally:
+            self.trail.pop()
+        # Of all on the way to what is not followed nothing is known, whoever asks first.
+        self._given[name] = Calls.UNCLEAR if self.trail.is_cut else found
+        self.trail.is_cut &= bool(self.trail)
+        return self._given[name]
+
+    def _given_by(self, function: _Function) -> Calls:
         around = [x for x in function.decorator_list if _last(x) not in _MODES]
-        if any(self._is_framework(part) for x in around for part in _parts(x)):
+        if any(self.kind(part) is Calls.FRAMEWORK for x in around for part in _parts(x)):
             return Calls.FRAMEWORK
         scope = _Scope(self)
         scope.enter(function)
         nodes = [x for x in _own(function) if isinstance(x, ast.Return | ast.Yield)]
         values = [x.value for x in nodes if x.value is not None]
         # One that gives nothing, or has something unknown around it.
-        known = values and not around
-        return _if_arrays(_of_all(map(scope.kind, values))) if known else Calls.UNCLEAR
-
-    def _is_framework(self, node: ast.AST) -> bool:
-        return self.kind(node) is Calls.FRAMEWORK
+        if around or not values:
+            return Calls.UNCLEAR
+        kinds = {scope.kind(part) for value in values for part in _each(value)}
+        # Of several that are given at once nobody knows which is which.
+        mixed = len(kinds) > 1 and any(isinstance(value, ast.Tuple) for value in values)
+        return Calls.UNCLEAR if mixed else _if_arrays(_of_all(kinds))
 
     def of_annotation(self, node: ast.AST | None) -> Calls:
         """Return what an argument holds, where its annotation says so."""
@@ -210,10 +228,11 @@ class _Scope:
 
     def enter(self, tree: ast.AST) -> None:
         """Take in what is in a scope: a function has arguments, a class has methods."""
+        self.is_class = isinstance(tree, ast.ClassDef)
         if isinstance(tree, _FUNCTIONS):
             arguments = [x for x in ast.walk(tree.args) if isinstance(x, ast.arg)]
             self.names = {each.arg: self.of_annotation(each.annotation) for each in arguments}
-            if self._outer is not None and self._outer.attributes:
+            if self._outer is not None and self._outer.is_class:
                 self._itself = _itself(tree)
         self.learn(tree)
         if isinstance(tree, ast.ClassDef):
@@ -241,12 +260,15 @@ class _Scope:
         self.attributes = {
             name: kinds.pop() if len(kinds) == 1 else Calls.UNCLEAR for name, kinds in held.items()
         }
+        # What its methods give was asked before these were known.
+        self._given.clear()
 
     def _of_call(self, call: ast.Call) -> Calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_HOST:
             inner = self.kind(call.func.value)
             return Calls.HOST if inner is Calls.UNCLEAR else inner
-        whose = self.kind(call.func)
+        own = self.of_own(call.func)
+        whose = self.kind(call.func) if own is None else own
         if whose is Calls.HOST:
             # ``sum`` or ``float`` of an array is the work of the package that made the array.
             return _of_all((whose, *map(self.kind, call.args)))
@@ -264,7 +286,7 @@ class _Scope:
                     whose = _of_package(node.module or "") if not node.level else Calls.UNCLEAR
                     self.names |= {alias.asname or alias.name: whose for alias in node.names}
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    self._functions[node.name] = node
+                    self._define(node)
                 case _:
                     pass
         held: dict[str, list[ast.AST]] = {}
@@ -280,6 +302,11 @@ class _Scope:
             }
         self._given.clear()
 
+    def _define(self, function: _Function) -> None:
+        if not any(_last(x) == "overload" for x in function.decorator_list):
+            several = function.name in self._functions
+            self._functions[function.name] = None if several else function
+
     def _held(self, name: str, value: ast.AST) -> Calls:
         # What is made of itself and a number is a number.
         before = self.names.get(name, Calls.UNCLEAR)
@@ -290,9 +317,14 @@ class _Scope:
 
 
 def _last(node: ast.AST) -> str:
-    """Return the last name of what is called, or is a base or a decorator."""
+    """Return the last name of a decorator."""
     node = node.func if isinstance(node, ast.Call) else node
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _each(value: ast.expr) -> list[ast.expr]:
+    """Return what is given, each of several by itself."""
+    return value.elts if isinstance(value, ast.Tuple) and value.elts else [value]
 
 
 def _parts(decorator: ast.expr) -> list[ast.expr]:
@@ -341,8 +373,6 @@ def _own(tree: ast.AST) -> Iterator[ast.AST]:
 def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Yield the names that a scope assigns, and to what."""
     for node in _own(tree):
-        if isinstance(node, ast.ClassDef):
-            yield node.name, node
         for target, value in _bindings(node):
             for name in ast.walk(target):
                 if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):

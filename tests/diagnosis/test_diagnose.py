@@ -109,9 +109,21 @@ def test_memory_that_grows_by_what_is_found_stays_behind_it(known: dict[str, Rul
     found = diagnose(window())
     assert names(found) == ["compiled", "growing"]
     assert found.findings[1].behind == "compiled"
+    assert found.findings[0].also_seen == ("growing",)
+    # A cause that surely costs less than the others is one all the same.
+    add(known, "compiled", Found(Gain.between(0.08, 0.5), EVIDENCE))
+    assert names(diagnose(window())) == ["compiled", "growing"]
+    add(known, "compiled", Found(Gain.between(0.0, 0.5), EVIDENCE))
+    assert names(diagnose(window())) == ["growing", "compiled"]
+    # One that another finding explains is not there: that one is the cause.
+    add(known, "compiled", loses(0.3, Slice.COMPUTE), symptom_of=("loop",))
+    add(known, "loop", loses(0.4, Slice.COMPUTE))
+    found = diagnose(window())
+    assert names(found) == ["loop", "growing"]
+    assert found.findings[1].behind == "loop"
     at = replace(growing, where=(Place("train.py", 7, "main"),))
     add(known, "growing", at, kind=Kind.MEMORY, symptom_of=("compiled",))
-    assert names(diagnose(window())) == ["growing", "compiled"]
+    assert names(diagnose(window())) == ["growing", "loop"]
 
 
 def test_a_small_cause_explains_nothing_away(known: dict[str, Rule]) -> None:

@@ -184,6 +184,8 @@ def test_workers_that_the_steps_wait_for_stay(tmp_path: Path) -> None:
         ("out = np.einsum('ij,jk->ik', power, bank.T)", True),
         ("out = np.sort(power)", False),
         ("out = model(batch) @ head", False),
+        ("out = np.sort(power)  # as power @ bank.T", False),
+        ("os.environ['OPENBLAS_NUM_THREADS'] = '1'; mel = power @ bank.T", False),
     ],
 )
 def test_numpy_has_threads_of_its_own(text: str, is_a_product: bool, tmp_path: Path) -> None:
@@ -194,7 +196,8 @@ def test_numpy_has_threads_of_its_own(text: str, is_a_product: bool, tmp_path: P
     engine = CodeLine("/lib/site-packages/torch/autograd/graph.py", 9, "_engine_run_backward")
     samples = stacks((product, (), 200), (engine, (backward,), 800))
     cpu = answer({Slice.COMPUTE: 0.8}, kind="cpu")
-    job = window(cpu, means={**CALM, **CROWD}, stacks=samples, inside=True, facts={"torch": {}})
+    known = {"inside": True, "facts": {"torch": {}}, "lines": (product, backward)}
+    job = window(cpu, means={**CALM, **CROWD}, stacks=samples, **known)
     finding = found(NAME, job)
     assert finding.gain is not None
     assert finding.fixes is not None
@@ -203,6 +206,10 @@ def test_numpy_has_threads_of_its_own(text: str, is_a_product: bool, tmp_path: P
     assert ("OPENBLAS_NUM_THREADS=1" in finding.fixes["pytorch"].text) == is_a_product
     # Each operation of the framework may be late by a thread that has no core.
     assert finding.gain.high == pytest.approx(0.8 if is_a_product else 0.5)
+    # A product now and then takes no cores.
+    rare = stacks((product, (), 20), (engine, (backward,), 980))
+    job = window(cpu, means={**CALM, **CROWD}, stacks=rare, **known)
+    assert 3 not in [place.line for place in found(NAME, job).where if place.share]
 
 
 def test_the_line_to_type_has_the_jobs_own_numbers() -> None:

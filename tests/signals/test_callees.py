@@ -173,18 +173,55 @@ n = passed(rows) + 1  # unclear
 k = round_and_round(5) + 1  # unclear
 w = wrapped(3) * 2  # unclear
 
+def both():
+    return torch.zeros(3), 5
+
+def either(n):
+    return np.zeros(n)
+
+def either(n):
+    return torch.zeros(n)
+
+def there(n):
+    return torch.zeros(3) if n == 0 else back(n)
+
+def back(n):
+    return there(n - 1)
+
+found, number = both()
+q = number * 2  # unclear
+e = either(3) * 2  # unclear
+t = there(3) * 2  # unclear
+g = back(3) * 2  # unclear
+
 class Net(torch.nn.Module):
     def forward(self, x):
-        return self.loss(x) + self.sizes() * 2  # unclear
+        a = self.loss(x) * 2  # framework
+        b = self.sizes() * 2  # unclear
+        c = self.sum(x) * 2  # framework
+        return a + b + c + sum(3 * 4 for r in "abc")  # unclear
 
     def sizes(self):
         return 3
 
     def loss(self, x):
-        return other(x)
+        return torch.square(x)
 
-net = Net()
-out = net(batch)  # framework
+    def sum(self, x):
+        return torch.sum(x)
+
+    def count(self):
+        return sum(len("a") for r in "abc")  # host
+
+class Kept(Net):
+    def __init__(self):
+        self.table = self.bank()
+
+    def bank(self):
+        return np.zeros(3)
+
+    def use(self):
+        return self.table * 2  # library
 """,
     "whether something is in it": """
 import numpy as np
@@ -254,6 +291,9 @@ score = accuracy_score(labels, x)  # reads
 rows = to_host(x)  # reads
 history = np.zeros(9)  # computes
 history = np.append(history, 1.0)  # computes
+def bank(size):
+    return np.zeros(size)
+mel = bank(history)  # computes
 done = threading.Event()
 done.wait()  # computes
 table = np.load(path)  # computes
@@ -276,6 +316,6 @@ def test_lines_that_bring_a_value_to_the_host(tmp_path: Path) -> None:
         for number, line in enumerate(READS.splitlines(), 1)
         if line.endswith(("# reads", "# computes"))
     ]
-    assert len(marked) == 17
+    assert len(marked) == 18
     for number, line, reads in marked:
         assert reads_at(str(file), number) is reads, line
