@@ -126,4 +126,5 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)""",
         ),
     },
     detect=detect,
+    symptom_of=("python_loop_over_batch",),
 )

@@ -1,12 +1,13 @@
 """Each step goes through the model once more than it learns from.
 
 ## What it sees
-Two compiled programs of JAX that each step calls equally often, on as many bytes of arguments: one
-has the products of a forward pass, the other about three times the work. The sizes and flops of
-both come from the compiled programs themselves, the calls from a trace. In any framework also a
-line of your loop that calls the model, and whose result goes into no loss, no update and no further
-call of the framework, beside a line that goes through the same model and trains it: by the flow of
-data in your source, and with the share of the time that the samples found it at.
+Two compiled programs of JAX that each step calls equally often, on as many bytes of arguments, or
+on more by what an optimizer remembers: one has the products of a forward pass, the other about
+three times the work. The sizes and flops of both come from the compiled programs themselves, the
+calls from a trace. In any framework also a line of your loop that calls the model, and whose result
+goes into no loss, no update and no further call of the framework, beside a line that goes through
+the same model and trains it: by the flow of data in your source, and with the share of the time
+that the samples found it at.
 
 ## Why it costs
 Backward needs the forward pass, and computes it itself. A loss that is asked for beside it, to be
@@ -50,6 +51,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.passes import IdlePass, idle_pass
+from whyidle.monitor.signals.replaced import calls_of
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -59,15 +61,20 @@ from whyidle.monitor.signals.window import Window
 LEAST_RATIO, MOST_RATIO = 1.8, 4.5
 # Both get the same parameters and the same batch.
 ALIKE: Final = 0.1
+# What optimizers remember of each parameter: one number with momentum, two in Adam, an average of
+# the parameters beside them. The loss and some metrics are so many bytes at most.
+MOST_OF_A_STATE: Final = 3
+NUMBERS: Final = 64
 # In a trace one may be cut off at an end.
 AS_OFTEN: Final = 0.2
 # Smaller programs have no forward pass of a network in them.
 LEAST_FLOPS: Final = 10_000
 # Where the device is busy the forward pass gives back its share of the work. Elementwise operations
 # and the update are no flops that count, but take time: so much of it at least is the products.
-# A forward pass of its own does less in the same time than one that the gradient follows.
+# A forward pass of its own does less in the same time than one that the gradient follows: of a
+# network over points it took 1.3 times its share.
 OF_THE_WORK: Final = 0.6
-AT_MOST_OF_THE_WORK: Final = 1.25
+AT_MOST_OF_THE_WORK: Final = 1.35
 Program = Mapping[str, Any]
 
 
@@ -138,18 +145,33 @@ def _pairs(programs: list[Program], trace: Traced) -> Iterator[tuple[Program, Pr
         often = _called(trace, one, known), _called(trace, other, known)
         same = abs(often[0] - often[1]) <= max(1, AS_OFTEN * max(often))
         if min(often) and same and _is_once_a_step(trace, often[1]):
-            alike = abs(_bytes(one) - _bytes(other)) <= ALIKE * _bytes(other)
             ratio = _flops(other) / _flops(one)
-            if alike and LEAST_RATIO <= ratio <= MOST_RATIO and _products(one) < _products(other):
+            if (
+                _take_the_same(one, other)
+                and LEAST_RATIO <= ratio <= MOST_RATIO
+                and _products(one) < _products(other)
+            ):
                 yield one, other
+
+
+def _take_the_same(forward: Program, backward: Program) -> bool:
+    """Tell whether both are given one batch and its parameters, and one of them its state as well.
+
+    A step gives back what it renews: the parameters, and of each what its optimizer remembers.
+    """
+    rest, renewed = _bytes(backward) - _bytes(forward), _bytes(backward, "output")
+    # Who gives back more than some numbers hands them on: a teacher, a network of targets.
+    states = range(1, MOST_OF_A_STATE + 1) if _bytes(forward, "output") <= NUMBERS else ()
+    more = (0.0, *(renewed * state / (state + 1) for state in states))
+    return any(abs(rest - each) <= ALIKE * _bytes(backward) for each in more)
 
 
 def _flops(program: Program) -> float:
     return 0.0 if program.get("loops") else float(program.get("flops") or 0)
 
 
-def _bytes(program: Program) -> float:
-    return float(program.get("argument_bytes") or 0)
+def _bytes(program: Program, of: str = "argument") -> float:
+    return float(program.get(f"{of}_bytes") or 0)
 
 
 def _products(program: Program) -> int:
@@ -182,7 +204,12 @@ def _is_once_a_step(trace: Traced, number: float) -> bool:
 def _where(window: Window, pair: tuple[Program, Program]) -> tuple[Place, ...]:
     names = dict.fromkeys(_name(program) for program in pair)
     most = 2 // len(names)
-    return own(place for name in names for place in window.where_compiled(name, most))
+    # A job that somebody attaches to has long compiled what it runs.
+    found = {
+        name: window.where_compiled(name, most) or tuple(calls_of(name, window.job.lines))[:most]
+        for name in names
+    }
+    return own(place for places in found.values() for place in places)
 
 
 rule = Rule(

@@ -34,6 +34,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.operators import optimizers_of
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
@@ -76,8 +77,7 @@ def detect(window: Window) -> Verdict:
 
 def _on_cpu(window: Window) -> list[Mapping[str, Any]]:
     """Return the optimizers whose work is on the CPU, in a job with a GPU in use."""
-    said = window.fact("optimizers")
-    every = [each for each in said if isinstance(each, Mapping)] if isinstance(said, list) else []
+    every = optimizers_of(window)
     on_gpu = any(each.get("device") not in {_CPU, None} for each in every)
     used = window.fact("devices_used")
     if not on_gpu and not (isinstance(used, int) and used > 0):

@@ -6,6 +6,8 @@ that called them, whose passes do not need one another, and which is in the fram
 time. A trace, where there is one, must show the same function called many times in a step (JAX),
 or each layer many times for each pass back (PyTorch). There it may also be an operation such as
 `mean` that such a loop names, many times in a step and without a gradient: a metric of each sample.
+With a gradient it must go together with pieces that the loop takes by their places, as in
+`h[owner == g].mean(0)`: then so much of the pass back is the loop's as the trace shows.
 
 ## Why it costs
 Each call costs microseconds before any number is multiplied, whatever its size: Python, a search
@@ -31,6 +33,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
@@ -41,7 +44,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.loops import Looping, over_samples
-from whyidle.monitor.signals.operators import PER_OPERATOR_S, steps_in
+from whyidle.monitor.signals.operators import PER_OPERATOR_S, passes_back, steps_in
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
@@ -66,6 +69,8 @@ _ELEMENTARY: Final = re.compile(
     "abs|exp|log|sqrt|rsqrt|pow|square|sin|cos|tanh|sigmoid|relu|softmax|log_softmax|mean|std|var"
     "|norm|amax|amin|topk|sort|cumsum|clamp|round|floor|div|sub|mul|dot|mse_loss|l1_loss|median"
 )
+# What the gradients of pieces that are taken by their places are called.
+_TAKES: Final = "Index|Select|Slice"
 # A pass of a metric has some operations: so many calls at most, or it is work that a batch leaves.
 MOST_OF_A_PASS: Final = 20
 
@@ -89,42 +94,47 @@ def detect(window: Window) -> Verdict:
     # That each pass calls the framework, a trace shows; without one the samples must.
     if loop.share < LEAST_SHARE or (times is None and not _is_of_calls(window, loop)):
         return None
-    error = step_samples(window.job).error(loop.share)
-    if times is None and loop.share < error:
+    if times is None and loop.share < step_samples(window.job).error(loop.share):
         return window.lacks(Need.TRACE)
-    return _found(window, loop, (loop.share, error), times)
+    return _found(window, loop, (loop.share, loop.share), times)
 
 
 def _of_small(window: Window, trace: Traced) -> Found | None:
     """Judge loops that compute something of each sample, and no layer nor gradient."""
     if window.uses("jax") or not window.job.lines:
         return None
-    loop = _loop(window, lambda names: _is_often(_of_operations(trace, names)))
-    if loop is None or loop.inside < LEAST_SHARE:
-        return None
-    times = _of_operations(trace, loop.calls)
-    if times is None or not _is_short(window, loop.inside / times[1].value):
-        return None
-    # What follows it does not go back through it.
-    error = step_samples(window.job).error(loop.inside)
-    return _found(window, loop, (loop.inside, error), times)
+    steps = steps_in(trace) or passes_back(window, trace)
+    for counted, methods in ((_of_operations, True), (_of_pieces, False)):
+        count = partial(counted, trace, steps)
+        loop = _loop(window, lambda names, of=count: _is_often(of(names)), methods)
+        times = None if loop is None else count(loop.calls)
+        if loop is None or times is None or loop.inside < LEAST_SHARE:
+            continue
+        if _is_short(window, loop.inside / times[1].value):
+            back = 0.0 if methods else _back_through(trace, loop.calls)
+            shares = min(loop.share, loop.inside + back), loop.inside if methods else loop.share
+            return _found(window, loop, shares, times)
+    return None
 
 
-def _loop(window: Window, fits: Callable[[set[str]], bool] | None = None) -> Looping | None:
+def _loop(
+    window: Window, fits: Callable[[set[str]], bool] | None = None, methods: bool = False
+) -> Looping | None:
     rows = () if window.host is None else window.host.rows
     # A validation goes through batches as well, and what it calls trains nothing.
     steps = [row for row in rows if row.phase is Phase.STEP] or rows
     chains = ((row.frames, row.share) for row in steps)
-    return over_samples(step_samples(window.job).lines, chains, fits=fits)
+    return over_samples(step_samples(window.job).lines, chains, fits=fits, methods=methods)
 
 
 def _found(
-    window: Window, loop: Looping, share: tuple[float, float], times: tuple[str, Measure] | None
+    window: Window, loop: Looping, shares: tuple[float, float], times: tuple[str, Measure] | None
 ) -> Found:
+    """Return it for a loop that takes from so much to so much of the time."""
     counted = () if times is None else (Evidence.of(*times),)
     return Found(
-        gain=_gain(window, *share, times),
-        evidence=(*counted, Evidence.of("main thread on the loop", window.job.sampled(share[0]))),
+        gain=_gain(window, shares, times),
+        evidence=(*counted, Evidence.of("main thread on the loop", window.job.sampled(shares[0]))),
         where=own(loop.where),
         confidence=Confidence.INFERRED,
         slice=Slice.IDLE_DISPATCH,
@@ -180,21 +190,48 @@ def _of_functions(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
 
 
-def _of_operations(trace: Traced, names: Collection[str]) -> tuple[str, Measure] | None:
+def _of_operations(
+    trace: Traced, steps: float, names: Collection[str]
+) -> tuple[str, Measure] | None:
     """Return how often in a step the rarest of these operations runs without a gradient.
 
     What the model itself makes of them has one, which the count of those that come back shows.
     """
-    alone = []
-    for name in filter(_ELEMENTARY.fullmatch, names):
-        if ran := trace.count(f"aten::{name}"):
-            node = name.replace("_", "")
-            alone.append((ran - trace.count(rf"(?i:(.*::)?{node}Backward\d)"), name))
-    steps = steps_in(trace)
+    alone = [
+        (ran - trace.count(_node(name.replace("_", ""))), name)
+        for name in filter(_ELEMENTARY.fullmatch, names)
+        if (ran := trace.count(f"aten::{name}"))
+    ]
     if not alone or not steps:
         return None
     count, name = min(alone)
     return f"calls of '{name}' in a step", trace.measure(count / steps, "count")
+
+
+def _of_pieces(trace: Traced, steps: float, names: Collection[str]) -> tuple[str, Measure] | None:
+    """Return how often in a step a piece is taken by its place, and something computed of it.
+
+    Both have a gradient. A model may have either often by itself, and seldom has both.
+    """
+    if "__getitem__" not in names or not steps:
+        return None
+    ran = [(trace.count(f"aten::{name}"), name) for name in filter(_ELEMENTARY.fullmatch, names)]
+    count, name = min((each for each in ran if each[0]), default=(0, ""))
+    taken = trace.count(_node(_TAKES))
+    times = trace.measure(min(count, taken) / steps, "count")
+    return (f"pieces in a step, with '{name}' of each", times) if name else None
+
+
+def _node(names: str) -> str:
+    """Return what the gradients of operations are called in a trace: ``Log_softmaxBackward0``."""
+    return rf"(?i:{names})Backward\d"
+
+
+def _back_through(trace: Traced, names: Collection[str]) -> float:
+    """Return the share of the time in which gradients come back through a loop's operations."""
+    of_loop = "|".join([_TAKES, *(re.escape(name.replace("_", "")) for name in names)])
+    nodes = trace.calls(f"autograd::engine::evaluate_function: {_node(of_loop)}")
+    return sum(node["total_ns"] for node in nodes) / trace.total_ns if trace.total_ns else 0.0
 
 
 def _is_short(window: Window, share: float) -> bool:
@@ -203,10 +240,11 @@ def _is_short(window: Window, share: float) -> bool:
     return step is not None and share * step.value <= MOST_OF_A_PASS * PER_OPERATOR_S
 
 
-def _gain(window: Window, share: float, error: float, times: tuple[str, Measure] | None) -> Gain:
+def _gain(window: Window, shares: tuple[float, float], times: tuple[str, Measure] | None) -> Gain:
     """Keep one call in all of the loop, and a part of its work."""
-    work = _work(window)
-    least, most = share - error, min(1.0, share + error)
+    work, error = _work(window), step_samples(window.job).error
+    least = max(0.0, shares[0] - error(shares[0]))
+    most = min(1.0, shares[1] + error(shares[1]))
     fewest, many = (LEAST_TIMES, math.inf) if times is None else 2 * (times[1].value,)
     return Gain.between(
         least * (1 - min(1.0, work[1] + 1 / fewest)), most * (1 - min(1.0, work[0] + 1 / many))

@@ -47,6 +47,7 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.operators import optimizers_of, tensors_of
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
@@ -88,13 +89,12 @@ def detect(window: Window) -> Verdict:
     takes = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
     if takes is None:
         return window.lacks(Need.INSIDE, "the time in optimizers that are given no closure")
-    said = window.fact("optimizers")
-    every = [each for each in said if isinstance(each, Mapping)] if isinstance(said, list) else []
+    every = optimizers_of(window)
     loops = [found for each in every if (found := _loop(window, each)) is not None]
     if not loops or takes.value < LEAST:
         return None
     # It is known of all of them together how long they take.
-    share = sum(loop.tensors for loop in loops) / max(1, sum(_tensors(each) for each in every))
+    share = sum(loop.tensors for loop in loops) / max(1, sum(tensors_of(each) for each in every))
     least, most = (takes.value * share, takes.value) if share < 1 else (takes.value,) * 2
     low, high = min(loop.back[0] for loop in loops), max(loop.back[1] for loop in loops)
     on_gpu = window.device == "gpu"
@@ -122,11 +122,6 @@ def _rank(severity: Severity) -> int:
     return severity.rank
 
 
-def _tensors(said: Mapping[str, Any]) -> int:
-    number = said.get("tensors")
-    return number if isinstance(number, int) else 0
-
-
 def _loop(window: Window, said: Mapping[str, Any]) -> _Loop | None:
     """Return it where its tensors are gone through one by one, and need not be."""
     kind, foreach, fused = str(said.get("kind")), said.get("foreach"), said.get("fused")
@@ -134,13 +129,13 @@ def _loop(window: Window, said: Mapping[str, Any]) -> _Loop | None:
     chosen = foreach is None and on_cpu and fused in {None, False}
     if said.get("of_torch") is not True or fused is True or not (foreach is False or chosen):
         return None
-    if _tensors(said) < LEAST_TENSORS:
+    if tensors_of(said) < LEAST_TENSORS:
         return None
     can_fuse = kind in FUSED and _version(window) >= FUSED_SINCE
     if on_cpu and not can_fuse:
         # There ``foreach`` was faster for small tensors, and slower for large ones.
         return None
-    return _Loop(kind, _tensors(said), foreach is False, FUSED[kind] if on_cpu else ON_GPU)
+    return _Loop(kind, tensors_of(said), foreach is False, FUSED[kind] if on_cpu else ON_GPU)
 
 
 def _version(window: Window) -> tuple[int, int]:

@@ -85,25 +85,28 @@ def over_samples(
     chains: Iterable[tuple[tuple[CodeLine, ...], float]] = (),
     *,
     fits: Callable[[set[str]], bool] | None = None,
+    methods: bool = False,
 ) -> Looping | None:
     """Return the time on such loops, at any depth of calls; ``None``: no source could be read.
 
     ``chains`` are the user's lines from the innermost out, with shares; without them ``lines``.
-    With ``fits`` those of whose calls it says so, by the last parts of their names, also where they
+    With ``fits`` those of whose calls it says so, by the last parts of their names; a pass that
+    takes its part by a place in something calls ``__getitem__``. With ``methods`` also where these
     are methods of what the loop goes through: rows of a batch, but as well a list of metrics.
     """
     stacks = list(chains) or [((_code(line),), line.share) for line in lines]
     stacks = [(frames, share) for frames, share in stacks if frames]
     if not any(tree_of(frames[0].file) for frames, _ in stacks):
         return None
-    found = [(frames, share, _sample_loop(frames, fits is not None)) for frames, share in stacks]
+    found = [(frames, share, _sample_loop(frames, methods)) for frames, share in stacks]
     training = {spot for frames, _, _ in found for spot in _trained(frames)}
     inside = [(f, share, at) for f, share, at in found if at and _spot(*at) not in training]
     called: dict[Spot, set[str]] = {}
     for frames, _, (line, loop) in inside:
         further = (call for f in frames[: frames.index(line)] for call in calls(f.file, f.line))
         names_called = {last(call) for call in [*_calls_in(loop), *further]}
-        called.setdefault(_spot(line, loop), set()).update(names_called)
+        taken = {"__getitem__"} if _takes_by_place(loop) else set[str]()
+        called.setdefault(_spot(line, loop), set()).update(names_called | taken)
     inside = [each for each in inside if fits is None or fits(called[_spot(*each[2])])]
     if not inside:
         return Looping(0.0, ())
@@ -142,8 +145,13 @@ def _renewed(line: CodeLine) -> tuple[ast.expr, ...]:
         if isinstance(node.value, ast.Call)
         and not any(like.fullmatch(dotted(node.value.func)) for like in (_GATHERS, _DRAWS))
         for target in node.targets
-        if _names(target) & set().union(*map(_names, _arguments(node.value))) - {"self"}
+        if _names(_whole(target)) & set().union(*map(_names, _arguments(node.value))) - {"self"}
     )
+
+
+def _whole(target: ast.expr) -> ast.expr:
+    """Return what is written to: the place in it is only read, as ``row`` in ``moves[row]``."""
+    return _whole(target.value) if isinstance(target, ast.Subscript) else target
 
 
 def _code(line: SourceLine) -> CodeLine:
@@ -201,8 +209,9 @@ def _is_over_samples(loop: Loop, methods: bool) -> bool:
     names = [dotted(call.func) for call in _calls_in(loop)]
     if any(_TRAINS.fullmatch(name) for name in names):
         return False
-    each = _counters(loop) if isinstance(loop, ast.While) else _names(_head(loop).target)
+    each = _moving(loop)
     carried = _carried(loop) - each
+    each |= _of_pass(loop, each) - carried
     if methods and (carried or _is_of_a_model(iterated)):
         return False
     used = [
@@ -230,6 +239,39 @@ def _counters(loop: ast.While) -> set[str]:
         if isinstance(node.value, ast.Constant)
         for name in _names(node.target)
     } & _names(loop.test)
+
+
+def _moving(loop: Loop) -> set[str]:
+    """Return the names that are another in each pass, by the head of the loop."""
+    return _counters(loop) if isinstance(loop, ast.While) else _names(_head(loop).target)
+
+
+def _takes_by_place(loop: Loop) -> bool:
+    each = _moving(loop)
+    taken = (node for node in _inside(loop) if isinstance(node, ast.Subscript))
+    return any(isinstance(x.ctx, ast.Load) and each & _names(x.slice) for x in taken)
+
+
+def _of_pass(loop: Loop, each: set[str]) -> set[str]:
+    """Return the names that hold what a pass goes through: ``rows = x[owner == each]``."""
+    if not isinstance(loop, ast.For | ast.While):
+        return set()
+    found = set[str]()
+    for node in (node for statement in loop.body for node in ast.walk(statement)):
+        if isinstance(node, ast.Assign) and (each | found) & _taken(node.value):
+            found |= {name for target in node.targets for name in _names(target, ast.Store)}
+    return found
+
+
+def _taken(value: ast.expr) -> set[str]:
+    """Return the names by which a value is taken out of something, or that are given to a call."""
+    match value:
+        case ast.Subscript(slice=place):
+            return _names(place)
+        case ast.Call():
+            return set().union(*map(_names, _arguments(value)))
+        case _:
+            return set()
 
 
 def _calls_in(loop: Loop) -> list[ast.Call]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.host_class import HostClass
@@ -112,3 +113,24 @@ def steps_in(trace: Traced) -> float:
     """
     counts = [int(call["count"]) for call in trace.calls(_ONCE_A_STEP)]
     return trace.steps or (fmean(counts) if counts else 0)
+
+
+def passes_back(window: Window, trace: Traced) -> float:
+    """Return how often all parameters had their gradients in a trace: mostly once in a step.
+
+    The rarest of the names in a short trace are left out, and what runs once in a step with them.
+    """
+    parameters = sum(tensors_of(each) for each in optimizers_of(window))
+    return trace.count(_PARAMETER) / parameters if parameters else 0.0
+
+
+def optimizers_of(window: Window) -> list[Mapping[str, Any]]:
+    """Return what the job's optimizers say of themselves, as the agent reads it."""
+    said = window.fact("optimizers")
+    return [each for each in said if isinstance(each, Mapping)] if isinstance(said, list) else []
+
+
+def tensors_of(optimizer: Mapping[str, Any]) -> int:
+    """Return how many parameters an optimizer has; 0: it does not say."""
+    number = optimizer.get("tensors")
+    return number if isinstance(number, int) else 0

@@ -9,6 +9,7 @@ import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, rule, window
 from tests.signals.programs import watched
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.window import Window
 
@@ -65,7 +66,7 @@ FORWARD, BACKWARD = program("forward", 10**8, 4), program("backward", 3 * 10**8,
 def test_a_loss_and_its_gradient() -> None:
     finding = found(NAME, job(BACKWARD, FORWARD))
     assert finding.gain is not None
-    assert finding.gain.high == pytest.approx(1.25 * 0.25)
+    assert finding.gain.high == pytest.approx(1.35 * 0.25)
     assert finding.gain.low == pytest.approx(0.15)
 
 
@@ -75,6 +76,30 @@ def test_both_under_one_name() -> None:
     found(NAME, job(*both, calls=calls))
     # One of them was called once, at the beginning.
     assert is_silent(NAME, job(*both, calls={"PjitFunction(loss)": 1.0}))
+
+
+@pytest.mark.parametrize("state", [0, 1, 2])
+def test_metrics_beside_a_step_that_updates(tmp_path: Path, state: int) -> None:
+    # 0.9 MB of parameters and 0.1 MB of a batch; the optimizer remembers as much for each number.
+    renewed = (1 + state) * 900_000
+    step = {"argument_bytes": 100_000 + renewed, "output_bytes": renewed}
+    file = tmp_path / "train.py"
+    file.write_text(
+        "for batch in batches:\n"
+        "    state = backward(state, batch)\n"
+        "    seen = forward(state, batch)\n"
+    )
+    programs = [program("backward", 3 * 10**8, 11, **step), program("forward", 10**8, 4)]
+    programs[1]["output_bytes"] = 24
+    facts = {"jax": {"largest_executables": programs}}
+    lines = (SourceLine(str(file), 3, "<module>", 0.9),)
+    job = {"facts": facts, "lines": lines, "inside": True}
+    finding = found(NAME, window(answer(BUSY, fmt="xplane", calls=OFTEN), **job))
+    assert [place.line for place in finding.where] == [3, 2]
+    # A teacher's answers, one for each sample, are taken by the step.
+    programs[1]["output_bytes"] = 4 * 256
+    taught = window(answer(BUSY, fmt="xplane", calls=OFTEN), **job)
+    assert is_silent(NAME, taught) is bool(state)
 
 
 @pytest.mark.parametrize(

@@ -346,6 +346,7 @@ def small(
         SourceLine(str(file), last, "step", 1 - share),
     )
     ran = {(n if n[0].isupper() else f"aten::{n}"): count for n, count in calls.items()}
+    ran |= {f"autograd::engine::evaluate_function: {n}": c for n, c in ran.items() if "Back" in n}
     trace = answer(DISPATCH, calls=ONCE | ran, step_ms=step_ms)
     job = {"facts": {"torch": {}}, "lines": lines, "inside": True}
     return window(trace, **job)
@@ -404,6 +405,87 @@ def test_operations_of_the_model_are_not_the_loops(tmp_path: Path) -> None:
     assert found(NAME, small(tmp_path, text, 2, mean=64.0, MeanBackward1=32.0)).where[0].line == 2
     text = "for row in rows:\n    out.append(torch.log_softmax(row, 0))\n"
     assert is_silent(NAME, small(tmp_path, text, 2, log_softmax=32.0, LogSoftmaxBackward0=32.0))
+
+
+POOLED = """\
+for g in range(graphs):
+    atoms = h[owner == g]
+    pooled.append(torch.cat([atoms.mean(0), atoms.amax(0)]))
+"""
+PIECES = {"mean": 33.0, "amax": 32.0, "IndexBackward0": 40.0, "MeanBackward1": 32.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "calls"),
+    [
+        (POOLED, 3, PIECES),
+        ("for i in range(n):\n    s.append(F.mse_loss(out[i, : k[i]], y[i]))\n", 2,
+         {"mse_loss": 32.0, "SliceBackward0": 32.0, "SelectBackward0": 32.0}),
+        ("parts = [torch.softmax(x[a:b], 0) for a, b in spans]\n", 1,
+         {"softmax": 32.0, "SliceBackward0": 33.0}),
+    ],
+)  # fmt: skip
+def test_pieces_of_a_batch_that_gradients_come_back_through(
+    tmp_path: Path, text: str, line: int, calls: dict[str, float]
+) -> None:
+    finding = found(NAME, small(tmp_path, text, line, **calls))
+    assert finding.evidence[0].value == pytest.approx(32)
+    assert finding.where[0].line == line
+    assert finding.gain is not None
+    # The pass back through it is a part of what follows, which a trace without times leaves open.
+    assert finding.gain.low < 0.3 < finding.gain.high
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "calls"),
+    [
+        # Heads and experts have parameters of their own, and are called by name.
+        ("for head in self.heads:\n    out.append(torch.softmax(head(x), -1))\n", 2, PIECES),
+        # A model that takes many pieces in one call of each, and never in a loop.
+        ("q, k, v = qkv[0], qkv[1], qkv[2]\nw = torch.softmax(q @ k, -1)\n", 2, PIECES),
+        # Some classes, or levels: nothing to speak of.
+        (POOLED, 3, {"mean": 4.0, "amax": 4.0, "IndexBackward0": 4.0}),
+        # What the rest of the model takes by places is not this loop's.
+        ("for row in rows:\n    out.append(row.mean())\n", 2, PIECES | {"MeanBackward1": 33.0}),
+        # Each pass needs the one before.
+        ("for t in range(n):\n    h = torch.tanh(h + x[:, t].mean(1))\n", 2, PIECES),
+    ],
+)
+def test_pieces_of_something_else(
+    tmp_path: Path, text: str, line: int, calls: dict[str, float]
+) -> None:
+    assert is_silent(NAME, small(tmp_path, text, line, **calls))
+
+
+def test_how_long_the_pass_back_takes_is_seen_in_a_trace(tmp_path: Path) -> None:
+    job = small(tmp_path, POOLED, 3, **PIECES)
+    trace = dict(job.traces[0].answer)
+    node = "autograd::engine::evaluate_function: IndexBackward0"
+    timed = [c | {"total_ns": 25_000_000} if c["name"] == node else c for c in trace["calls"]]
+    # Of a trace with hundreds of kinds of calls the rarest are left out, and its steps with them.
+    trace |= {
+        "calls": timed,
+        "steps": trace["steps"] | {"count": 0},
+        "budget": trace["budget"] | {"steps": 0},
+    }
+    facts = {"torch": {"optimizers": [{"kind": "Adam", "tensors": 6}]}}
+    shown = found(NAME, window(trace, facts=facts, lines=job.job.lines, inside=True))
+    assert shown.evidence[0].value == pytest.approx(32)
+    assert shown.evidence[1].value == pytest.approx(0.3 + 0.25)
+
+
+def test_the_place_that_a_result_goes_to_is_no_state(tmp_path: Path) -> None:
+    text = (
+        "def pick(obs, keys):\n"
+        "    for g in range(len(obs)):\n"
+        "        {} = int(choose(obs[g], {}))\n"
+    )
+    for target, key, share in (("moves[g]", "keys[g]", 0.6), ("moves[g]", "moves[g - 1]", 0)):
+        file = tmp_path / f"train_{share}.py"
+        file.write_text(text.format(target, key))
+        looping = over_samples((), stacked(file, ((3,), 0.6)))
+        assert looping is not None
+        assert looping.share == pytest.approx(share)
 
 
 def test_a_pass_that_computes_much_gains_nothing_by_a_batch(tmp_path: Path) -> None:
