@@ -363,5 +363,5 @@ pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, cores - 1))""",
         ),
     },
     detect=detect,
-    symptom_of=("few_cpus_allowed",),
+    symptom_of=("few_cpus_allowed", "input_starved"),
 )

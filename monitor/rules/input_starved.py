@@ -129,7 +129,7 @@ def detect(window: Window) -> Verdict:
     cause = cause_of(window) if isinstance(verdict, Found) else None
     if not isinstance(verdict, Found) or cause is None or not _explains(window, verdict, cause):
         return verdict
-    return _explained(verdict, cause, waits, window.cores)
+    return _explained(window, verdict, cause, waits)
 
 
 def _explains(window: Window, found: Found, cause: Cause) -> bool:
@@ -141,8 +141,6 @@ def _explains(window: Window, found: Found, cause: Cause) -> bool:
 
 def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measure | None) -> Found:
     """Name what a pipeline of tf.data does one after the other; what the wait costs stays."""
-    # A generator has no function that the pipeline names: threads are seen in it.
-    in_threads = (Place(x.file, x.line, x.function) for x in window.job.threads.lines(MOST_LINES))
     gain = found.gain
     if gain is not None and waits is not None:
         # What is done for a batch at a time may take next to nothing of a core.
@@ -151,10 +149,16 @@ def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measur
         found,
         gain=gain,
         evidence=(*found.evidence, *pipeline.evidence),
-        where=found.where or own(pipeline.where) or own(in_threads),
+        where=found.where or _stages(window, pipeline),
         fixes={"tensorflow": pipeline.fix},
         frameworks=("tensorflow",),
     )
+
+
+def _stages(window: Window, pipeline: Pipeline) -> tuple[Place, ...]:
+    """Return the functions of a pipeline: a generator has no name, and is seen in threads."""
+    in_threads = (Place(x.file, x.line, x.function) for x in window.job.threads.lines(MOST_LINES))
+    return own(pipeline.where) or own(in_threads)
 
 
 def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:
@@ -171,7 +175,7 @@ def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:
         gain=None,
         evidence=(Evidence.of("waits for the graph, or its input", waits), *pipeline.evidence),
         confidence=Confidence.HINTED,
-        where=own(pipeline.where),
+        where=_stages(window, pipeline),
         severity=Severity.INFO,
         title="Batches are made one after the other; how long steps wait for them is not known",
         fixes={"tensorflow": pipeline.fix},
@@ -179,9 +183,12 @@ def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:
     )
 
 
-def _explained(found: Found, cause: Cause, waits: Measure | None, cores: Measure | None) -> Found:
+def _explained(window: Window, found: Found, cause: Cause, waits: Measure | None) -> Found:
     """Name the cause: what it is, its lines, and its cure; what the wait costs stays."""
     gain, severity, fixes = found.gain, found.severity, cause.fixes or found.fixes
+    cores, kept = window.cores, window.job.mean(m.JOB_MAIN_THREAD_WAIT)
+    # Who loads takes cores meanwhile, which the rest of the step may wait for as well.
+    of_all = (0.0 if waits is None else waits.value) + (0.0 if kept is None else kept.value)
     if cause.divides and found.fixes is None and gain is not None:
         fixes = {
             name: Fix(f"{fix.text} {cause.fixes[name].text}", fix.code)
@@ -194,14 +201,14 @@ def _explained(found: Found, cause: Cause, waits: Measure | None, cores: Measure
         severity = min(Severity.MEDIUM, Severity.of_share(gain.high), key=lambda x: -x.rank)
     elif cause.kind is LoadKind.START and waits is not None:
         # What is left is to wait for the first batch of the first epoch.
-        gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, waits.value), None
+        gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, of_all), None
     elif gain is None and waits is not None and cause.kind in TAKES_NO_CORE:
         # Nearer data, or more readers than cores, leave what is computed on it.
         low = BACK_LEAST * cause.least * waits.value
         gain, severity = Gain.between(low, min(MOST_LOST, waits.value)), None
     elif gain is not None and waits is not None:
-        # What is done once, or not at all, needs no core: then the whole wait comes back.
-        gain = Gain(gain.low, max(gain.high, min(MOST_LOST, waits.value)))
+        # What is done once, or not at all, needs no core: then all of it comes back.
+        gain = Gain(gain.low, max(gain.high, min(MOST_LOST, of_all)))
     elif gain is not None and cores is not None and cause.kind in OVERLAPS:
         # The main thread waits: as many readers as cores are sure, though more may divide it more.
         surely = _surely(gain.high, 1 - gain.high, cores)

@@ -41,9 +41,10 @@ _READS: Final = frozenset(
 # Functions that do so with what they are given; all others of these packages read their arguments.
 _CONVERTS: Final = frozenset({"bool", "bytes", "float", "format", "int", "memoryview", "str"})
 _FRAMEWORK_READS: Final = frozenset({"block_until_ready", "device_get", "process_allgather"})
-# What a framework puts around a function, the body of which still runs line by line.
-_MODES: Final = frozenset(
+# What is put around a function and leaves what it gives as it is, by a framework or by Python.
+_AROUND: Final = frozenset(
     {"autocast", "enable_grad", "inference_mode", "no_grad", "record_function", "set_grad_enabled"}
+    | {"cache", "lru_cache", "staticmethod"}
 )
 # Packages whose functions take arrays; and those of their functions that work with files.
 ARRAY_PACKAGES: Final = frozenset({"numpy", "pandas", "scipy", "sklearn"})
@@ -197,7 +198,7 @@ class _Scope:
         return self._given[name]
 
     def _given_by(self, function: _Function) -> Calls:
-        around = [x for x in function.decorator_list if _last(x) not in _MODES]
+        around = [x for x in function.decorator_list if _last(x) not in _AROUND]
         if any(self.kind(part) is Calls.FRAMEWORK for x in around for part in _parts(x)):
             return Calls.FRAMEWORK
         scope = _Scope(self)

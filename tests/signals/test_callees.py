@@ -161,6 +161,10 @@ def passed(rows):
 def round_and_round(n):
     return round_and_round(n - 1) * n
 
+@functools.lru_cache(maxsize=None)
+def remembered(n):
+    return np.ones(n)
+
 @other
 def wrapped(n):
     return n
@@ -171,6 +175,7 @@ for x in tensors(rows):
     y = x * 2  # framework
 n = passed(rows) + 1  # unclear
 k = round_and_round(5) + 1  # unclear
+c = remembered(3) * 2  # library
 w = wrapped(3) * 2  # unclear
 
 def both():
