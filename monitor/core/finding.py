@@ -193,6 +193,8 @@ class Found:
     yields_lines: bool = False
     # Without a gain: of how much of the time it is the reason, so that no symptom stands beside it.
     explains: float | None = None
+    # Rules that explain it away beside those of its own rule, as it was found here.
+    symptom_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

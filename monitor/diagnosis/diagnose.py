@@ -194,7 +194,8 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
     seen: dict[str, list[str]] = {}
     left = []
     for each in found:
-        named = [causes[name] for name in each.rule.symptom_of if name in causes]
+        reasons = (*each.rule.symptom_of, *each.found.symptom_of)
+        named = [causes[name] for name in reasons if name in causes]
         mine = [cause for cause in named if cause.lost >= MOST_OF * each.lost]
         if each.rule.is_last_resort or each.found.yields_lines:
             mine = [cause for cause in known if cause is not each and _explains(cause, each)]

@@ -284,4 +284,5 @@ end""",
         ),
     },
     detect=detect,
+    symptom_of=("dense_embedding_gradients",),
 )

@@ -157,6 +157,7 @@ def detect(window: Window) -> Verdict:
         slice=_slice(window),
         title=f"{title}: NumPy's beside the framework's" if products else title,
         fixes=cures,
+        symptom_of=() if stopped or products or _wants_too_many(window) else ("input_starved",),
     )
 
 
@@ -204,11 +205,16 @@ def _takes_its_cores(window: Window, wait: Measure) -> bool:
     cores, used = window.cores, window.job.mean(m.JOB_CPU)
     if cores is None or used is None:
         return False
-    wanted = _wanted(window)
-    if wanted is not None and wanted.value >= LEAST_WANTED * cores.value:
+    if _wants_too_many(window):
         return True
     ran = _all_that_ran(window, wait)
     return used.value >= OWN * (cores.value if ran is None else min(cores.value, ran))
+
+
+def _wants_too_many(window: Window) -> bool:
+    """Tell whether fewer threads help, whatever they do: else loading may take the cores."""
+    cores, wanted = window.cores, _wanted(window)
+    return cores is not None and wanted is not None and wanted.value >= LEAST_WANTED * cores.value
 
 
 def _is_crowded(window: Window, wait: Measure) -> bool:
@@ -363,5 +369,5 @@ pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, cores - 1))""",
         ),
     },
     detect=detect,
-    symptom_of=("few_cpus_allowed", "input_starved"),
+    symptom_of=("few_cpus_allowed",),
 )

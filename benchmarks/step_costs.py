@@ -1,0 +1,216 @@
+"""What the constants of two rules stand on: steps of PyTorch on a CPU, with a fault and without.
+
+Embeddings with dense gradients beside sparse ones: how long the gradient takes beside looking the
+rows up, by a profile, and what part of the step comes back. Layers that are checkpointed beside the
+same layers that are not: what part of the step the second pass takes, and what part comes back.
+Both ways of a pair take turns, so that a slow moment of the machine meets both.
+
+Run: .venv/bin/python benchmarks/step_costs.py [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.checkpoint import checkpoint
+
+TURNS = 20
+# Rows of the table, those that a batch looks up, and how wide they are.
+TABLES = (
+    (10_000, 4096, 64), (30_000, 4096, 64), (100_000, 4096, 64), (300_000, 4096, 64),
+    (30_000, 4096, 256), (50_000, 8192, 512), (5_000, 512, 64), (20_000, 256, 32),
+)  # fmt: skip
+OPTIMIZERS = {"SGD": {"lr": 0.01}, "Adagrad": {"lr": 0.01}, "Adam": {"lr": 0.001}}
+NAMES = {
+    "rows": r"aten::(embedding|_embedding_bag)",
+    "gradient": r"aten::(embedding|_embedding_bag)_dense_backward",
+    "optimizer": r"Optimizer\.step#.*",
+}
+
+
+def in_turns(*steps: Callable[[], object]) -> list[float]:
+    """Return the milliseconds of each of these, which take turns."""
+    taken = [0.0 for _ in steps]
+    for turn in range(-3, TURNS):
+        for at, step in enumerate(steps):
+            began = time.perf_counter()
+            step()
+            if turn >= 0:
+                taken[at] += 1e3 * (time.perf_counter() - began) / TURNS
+    return taken
+
+
+def table(rows: int, batch: int, width: int, name: str, *, sparse: bool) -> Callable[[], None]:
+    """Return a step of training with a table in front of one layer."""
+    kind: Any = getattr(torch.optim, name)
+    embedding, layer = nn.Embedding(rows, width, sparse=sparse), nn.Linear(width, width)
+    optimizers = [kind(layer.parameters(), **OPTIMIZERS[name])]
+    of_table: Any = torch.optim.SparseAdam if sparse and name == "Adam" else kind
+    optimizers.append(of_table(embedding.parameters(), **OPTIMIZERS[name]))
+
+    def step() -> None:
+        ids = torch.randint(rows, (batch,))
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        layer(embedding(ids)).square().mean().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+    return step
+
+
+def profiled(dense: Callable[[], None], sparse: Callable[[], None]) -> dict[str, float]:
+    """Return what parts of the first take; in turns with the second, as memory is used again."""
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        for _ in range(TURNS):
+            with record_function("dense"):
+                dense()
+            sparse()
+    events = [e for e in seen.events() or () if _within(e, "dense")]
+    return {
+        what: sum(e.cpu_time_total for e in events if re.fullmatch(like, e.name)) / TURNS / 1e3
+        for what, like in NAMES.items()
+    }
+
+
+def _within(event: Any, name: str) -> bool:
+    parent = event.cpu_parent
+    return parent is not None and (parent.name == name or _within(parent, name))
+
+
+def embeddings() -> dict[str, dict[str, float]]:
+    """Return what dense gradients of tables cost, by how large these are."""
+    found = {}
+    for rows, batch, width in TABLES:
+        for name in OPTIMIZERS:
+            dense, sparse = (table(rows, batch, width, name, sparse=s) for s in (False, True))
+            with_it, without = in_turns(dense, sparse)
+            ms = profiled(dense, sparse)
+            found[f"{rows} rows of {width}, {batch} looked up, {name}"] = {
+                "gradient_by_rows": round(ms["gradient"] / ms["rows"], 1),
+                "gradient": round(ms["gradient"] / with_it, 2),
+                "optimizer": round(ms["optimizer"] / with_it, 2),
+                "comes_back": round(1 - without / with_it, 2),
+            }
+    return found
+
+
+class Timed(nn.Module):
+    """A layer whose second passes are timed: a checkpoint ends one early, by an exception."""
+
+    goes_back = False
+    took_s = 0.0
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run the layer."""
+        began = time.perf_counter()
+        try:
+            out = self.layer(x)
+        finally:
+            Timed.took_s += Timed.goes_back * (time.perf_counter() - began)
+        return out if isinstance(out, Tensor) else out[0]
+
+
+def convolution(width: int) -> nn.Module:
+    """Return a block of a convolutional network."""
+    parts = nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()
+    return nn.Sequential(*parts)
+
+
+def perceptron(width: int) -> nn.Module:
+    """Return a block of a network of layers alone."""
+    return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+
+def transformer(width: int) -> nn.Module:
+    """Return a layer of a transformer."""
+    return nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True)
+
+
+def recurrent(width: int) -> nn.Module:
+    """Return a recurrent layer."""
+    return nn.GRU(width, width, batch_first=True)
+
+
+# What makes a layer, how many of them and how wide; and the shape of what they are given.
+NETWORKS: tuple[tuple[Callable[[int], nn.Module], int, int, tuple[int, ...]], ...] = (
+    (convolution, 8, 32, (8, 32, 24, 24)),
+    (convolution, 4, 16, (32, 16, 24, 24)),
+    (perceptron, 6, 128, (256, 128)),
+    (perceptron, 4, 512, (64, 512)),
+    (perceptron, 12, 32, (64, 32)),
+    (transformer, 4, 64, (16, 48, 64)),
+    (transformer, 2, 192, (16, 48, 192)),
+    (recurrent, 3, 64, (32, 24, 64)),
+)
+
+
+def trained(layers: nn.ModuleList, shape: tuple[int, ...], *, again: bool) -> Callable[[], None]:
+    """Return a step of training of these layers, with a checkpoint around each or without."""
+    optimizer = torch.optim.AdamW(layers.parameters(), lr=1e-3)
+
+    def step() -> None:
+        x = torch.randn(shape)
+        optimizer.zero_grad()
+        for layer in layers:
+            x = checkpoint(layer, x, use_reentrant=False) if again else layer(x)
+        Timed.goes_back = True
+        x.square().mean().backward()
+        Timed.goes_back = False
+        optimizer.step()
+
+    return step
+
+
+def recomputed() -> dict[str, dict[str, float]]:
+    """Return what checkpoints cost, by the layers."""
+    found = {}
+    for kind, number, width, shape in NETWORKS:
+        layers = nn.ModuleList(Timed(kind(width)) for _ in range(number))
+        again, once = (trained(layers, shape, again=each) for each in (True, False))
+        with_it, without = in_turns(again, once)
+        Timed.took_s = 0.0
+        for _ in range(TURNS):
+            again()
+        share, back = 1e3 * Timed.took_s / TURNS / with_it, 1 - without / with_it
+        found[f"{kind.__name__}, {number} of {width}"] = {
+            "second_pass": round(share, 2),
+            "comes_back": round(back, 2),
+            "times": round(back / share, 2),
+        }
+    return found
+
+
+def main() -> None:
+    """Print them."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("--json", action="store_true")
+    given = asked.parse_args()
+    warnings.simplefilter("ignore")
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    result = {"dense_gradients_of_a_table": embeddings(), "layers_again": recomputed()}
+    if given.json:
+        print(json.dumps(result))
+        return
+    for name, figures in result.items():
+        print(name)
+        for what, value in figures.items():
+            print(f"  {what}: {value}")
+
+
+if __name__ == "__main__":
+    main()

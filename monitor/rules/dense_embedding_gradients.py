@@ -1,0 +1,143 @@
+"""The gradient of a large embedding is dense: each step goes through all of its rows.
+
+## What it sees
+A trace of a job on a CPU in which the gradient of embeddings takes ten times as long as looking
+their rows up, or more: what is written is the whole table, and a batch uses a small part of it.
+Beside it the time in the optimizer, which goes through the table as well.
+
+## Why it costs
+Without `sparse=True` the gradient of a table is a table of zeros of the same size, made anew in
+each step, with some rows that are none; the optimizer reads all of it, and all that it remembers.
+With 300,000 rows of 64 numbers and batches of 4,096 a step of Adam's took twenty times as long
+(`benchmarks/step_costs.py`).
+
+## How to fix
+`sparse=True` where the embedding is made. SGD and Adagrad take such gradients; for Adam give the
+embeddings to `torch.optim.SparseAdam` and all other parameters to the one that you have.
+
+## When it is wrong
+A table that is also the last layer (tied weights) has a dense gradient anyway. Weight decay and
+clipping by the norm of all gradients take no sparse ones; momentum and Adam move rows that the
+batch did not use, the sparse optimizers do not: the training is another one, mostly as good. On a
+GPU a trace does not say how long the gradient of an embedding takes there: nothing is said of it.
+
+## Documents
+Beyond the documents, which say nothing of embeddings.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.operators import optimizers_of
+from whyidle.monitor.signals.source import line_of, text_of
+from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.window import Window
+
+# As long as looking the rows up: below it a table is about as large as what a batch uses of it, and
+# with Adagrad or in bags a sparse gradient was slower (``benchmarks/step_costs.py``).
+LEAST_RATIO: Final = 10.0
+# Of a step, below which it is not worth another optimizer.
+LEAST: Final = 0.03
+# What surely comes back of the gradient; and as much of the optimizer, where that takes
+# so long and remembers something of each row: a tenth where it does not, by the same measure.
+OF_GRADIENT: Final = 0.6
+REMEMBERS: Final = frozenset({"Adagrad", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop"})
+OF_OPTIMIZER, OF_PLAIN = 1.0, 0.1
+# At most all of both, and half of the rest: the old table is given back to the system elsewhere. Of
+# one step both were 0.91, and 0.96 came back.
+OF_THE_REST: Final = 0.5
+_LOOKED_UP: Final = r"aten::(embedding|_embedding_bag(_forward_only)?)"
+_GRADIENT: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
+_UPDATED: Final = r"Optimizer\.step#.*"
+_CLEARED: Final = r"Optimizer\.zero_grad#.*"
+_MADE: Final = re.compile(r"\b(Embedding|EmbeddingBag|embedding|embedding_bag)\((?!.*sparse\s*=)")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what the gradients of embeddings take, beside looking them up."""
+    if (window.frameworks and not window.uses("pytorch")) or window.device == "gpu":
+        return None
+    trace = window.trace
+    if trace is None:
+        return window.lacks(Need.TRACE)
+    # A piece of a step, or the first one, has other shares.
+    if trace.steps < LEAST_STEPS:
+        return window.lacks(Need.LONGER_TRACE)
+    looked_up, gradient = _share(trace, _LOOKED_UP), _share(trace, _GRADIENT)
+    if not looked_up or gradient < max(LEAST, LEAST_RATIO * looked_up):
+        return None
+    where = asking(window.job, _MADE)
+    if any(map(_is_read_as_a_whole, where)):
+        return None
+    updates = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
+    updating = 0.0 if updates is None else updates.value
+    low = OF_GRADIENT * (gradient - looked_up) + min(updating, _times(window) * gradient)
+    # Of one trace, where it has both: shares of two windows may add up to more than there is.
+    both = min(1.0, gradient + (_share(trace, _UPDATED) or updating) + _share(trace, _CLEARED))
+    high = both + OF_THE_REST * (1 - both)
+    evidence = [
+        Evidence.of("gradient of embeddings", trace.measure(gradient, "ratio")),
+        Evidence.of("their rows looked up", trace.measure(looked_up, "ratio")),
+    ]
+    if updates is not None:
+        evidence.append(Evidence.of("time in optimizers", updates))
+    return Found(
+        gain=Gain.between(low, high),
+        evidence=tuple(evidence),
+        where=where,
+        slice=Slice.COMPUTE,
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _share(trace: Traced, pattern: str) -> float:
+    total = sum(call["total_ns"] for call in trace.calls(pattern))
+    return total / trace.total_ns if trace.total_ns else 0.0
+
+
+def _times(window: Window) -> float:
+    """Return how many times the gradient of a table its optimizer takes, at least."""
+    kinds = {str(each.get("kind")) for each in optimizers_of(window)}
+    return OF_OPTIMIZER if kinds and kinds <= REMEMBERS else OF_PLAIN
+
+
+def _is_read_as_a_whole(place: Place) -> bool:
+    """Tell whether a table is something else as well, such as the last layer."""
+    made = re.match(r".*?(\w+)\s*(?::[^=]*)?=[^=]", line_of(place.file, place.line) or "")
+    if made is None:
+        return False
+    used = re.compile(rf"\b{made[1]}\.weight\b(?!\.data)")
+    lines = (text_of(place.file) or "").splitlines()
+    return any(used.search(text.partition("#")[0]) and "init" not in text for text in lines)
+
+
+rule = Rule(
+    title="Each step goes through all rows of an embedding, and its batch uses few of them",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "sparse=True where the embedding is made; SparseAdam for it in place of Adam.",
+            """\
+table = torch.nn.Embedding(rows, width, sparse=True)
+of_table = torch.optim.SparseAdam(table.parameters(), lr=1e-3)
+of_rest = torch.optim.Adam(rest.parameters(), lr=1e-3)""",
+        ),
+    },
+    detect=detect,
+)

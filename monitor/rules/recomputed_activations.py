@@ -1,0 +1,207 @@
+"""Activations are computed again in the backward pass, though there is memory to keep them.
+
+## What it sees
+Stack samples of the main thread in layers that run within a backward pass: lines of the model
+below the line that calls `backward`, which run before it as well, or layers of torch below it.
+Beside them the memory that is left: of the machine for a job on a CPU, of the devices for one on
+GPUs. There the pass back has a thread of its own, and it is enough that this was found in
+`checkpoint.py`.
+
+## Why it costs
+A checkpointed layer keeps its arguments alone, and runs once more when the gradient comes back to
+it: up to a third more work for each step, the price of a memory that is too small.
+
+## How to fix
+Leave the checkpoints out where the memory suffices, or wrap every second layer only, those with the
+largest activations. `gradient_checkpointing=False` in a trainer of Hugging Face's.
+
+## When it is wrong
+It may have been meant for a larger batch, longer sequences, or a smaller GPU than this one. What is
+free now may be taken at another time: by validation, by another job. Attention that computes its
+scores again, as FlashAttention does, is faster for it, and is not meant.
+
+## Documents
+Beyond the documents. D4 §4 advises to compute activations again where the memory does not suffice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.stacks import Chain, CodeLine
+from whyidle.monitor.signals.device_memory import device_memory
+from whyidle.monitor.signals.sampling import step_samples
+from whyidle.monitor.signals.source import calls, last
+from whyidle.monitor.signals.user_lines import asking, own
+from whyidle.monitor.signals.window import Window
+
+# Of the main thread's time; at five samples a second less is chance.
+LEAST: Final = 0.05
+# What comes back of it (``benchmarks/step_costs.py``): a kept activation takes memory that is new,
+# and a checkpoint has a price of its own, as has memory that is given back and taken again: of a
+# step a tenth more.
+BACK: Final = (0.6, 1.5)
+BESIDE: Final = 0.1
+# On a GPU the samples do not say how long it computes: of a forward pass, one more, and a backward
+# pass of twice that, at most a quarter.
+BACK_ON_GPU: Final = (0.0, 0.25)
+# So often the memory that the job takes must be free.
+ROOM: Final = 1.0
+_BACK: Final = frozenset({"backward", "grad"})
+# What may stand on the same line: scaled or averaged, it is still only the loss.
+_OF_A_LOSS: Final = frozenset({"scale", "mean", "sum", "div", "prepare_for_backward"})
+_ENGINE: Final = re.compile(r".*/torch/(autograd/.*|_tensor|_compile|_dynamo/.*|overrides)\.py")
+_LAYERS: Final = re.compile(r".*/torch/(nn/modules/.*|utils/checkpoint)\.py")
+_CHECKPOINT: Final = re.compile(r".*/torch/utils/checkpoint\.py")
+_ASKS: Final = re.compile(
+    r"gradient_checkpointing(_enable)?\b(?!\s*=\s*False)|\bcheckpoint(_sequential|_wrapper)?\("
+    r"|apply_activation_checkpointing"
+)
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time of layers within backward passes, beside the memory that is left."""
+    if window.frameworks and not window.uses("pytorch"):
+        return None
+    if not window.job.stacks.samples:
+        return window.lacks(Need.INSIDE)
+    on_gpu = window.device == "gpu"
+    share = _in_threads(window) if on_gpu else _again(window)
+    if share < LEAST:
+        return None
+    room = _room_on_gpu(window) if on_gpu else _room(window)
+    if room is None:
+        return window.lacks(Need.INSIDE if on_gpu else Need.RECORDING, "the memory that is left")
+    taken, left = room
+    if left.value < ROOM * taken.value:
+        return None
+    error = step_samples(window.job).error(share)
+    on_cpu = BACK[0] * (share - error), BACK[1] * (share + error) + BESIDE
+    low, high = BACK_ON_GPU if on_gpu else on_cpu
+    thread = "the pass back's thread: computes layers" if on_gpu else "layers within a pass back"
+    return Found(
+        gain=Gain.between(low, high),
+        evidence=(
+            Evidence.of(thread, window.job.sampled(share)),
+            Evidence.of("memory that the job takes", taken),
+            Evidence.of("memory that is left", left),
+        ),
+        where=_where(window),
+        slice=Slice.COMPUTE,
+        severity=Severity.LOW if on_gpu else None,
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _again(window: Window) -> float:
+    """Return the share of the samples in layers that run again within a pass back."""
+    stacks = window.job.stacks
+    ahead = {
+        _of(line) for chain in stacks.chains if _back_at(chain) is None for line in chain.frames
+    }
+    within = [(chain, n.samples) for chain, n in stacks.chains.items() if _is_within(chain)]
+    if not any(_is_again(chain, ahead) for chain, _ in within):
+        # A pass back that the user has written in Python runs within it as well.
+        return 0.0
+    return sum(samples for _, samples in within) / stacks.samples
+
+
+def _is_within(chain: Chain) -> bool:
+    """Tell whether Python runs within a pass back, and not only what starts it."""
+    at = _back_at(chain)
+    if at is None:
+        return False
+    return at > 0 or (chain.leaf is not None and _ENGINE.fullmatch(chain.leaf.file) is None)
+
+
+def _is_again(chain: Chain, ahead: set[tuple[str, str]]) -> bool:
+    """Tell whether what runs there is a layer, or lines that run before a pass back as well."""
+    if chain.leaf is not None and _LAYERS.fullmatch(chain.leaf.file):
+        return True
+    return any(_of(line) in ahead for line in chain.frames[: _back_at(chain)])
+
+
+def _of(line: CodeLine) -> tuple[str, str]:
+    return line.file, line.function
+
+
+def _back_at(chain: Chain) -> int | None:
+    """Return which of the user's lines calls a framework's pass back; ``None``: none does."""
+    for at, line in enumerate(chain.frames):
+        names = _called(line)
+        if names & _BACK and not names - _BACK - _OF_A_LOSS:
+            # A method of the user's own of that name is none.
+            return at if at == 0 or chain.frames[at - 1].function not in names else None
+    return None
+
+
+def _in_threads(window: Window) -> float:
+    """Return in what part of the looks the pass back's own thread was found in a checkpoint."""
+    found = 0.0
+    for chain, counts in window.job.threads.chains.items():
+        lines = (line for line in (chain.called, chain.leaf) if line is not None)
+        if any(_CHECKPOINT.fullmatch(line.file) for line in lines):
+            found += counts.samples
+    return min(1.0, found / window.job.stacks.samples)
+
+
+def _room(window: Window) -> tuple[Measure, Measure] | None:
+    taken, left = window.job.mean(m.JOB_RSS), window.job.mean(m.HOST_MEMORY_AVAILABLE)
+    return None if taken is None or left is None else (taken, left)
+
+
+def _room_on_gpu(window: Window) -> tuple[Measure, Measure] | None:
+    memory = device_memory(window)
+    if memory is None:
+        return None
+    measure = window.job.measure
+    return measure(memory.peak, "bytes"), measure(memory.limit - memory.peak, "bytes")
+
+
+def _where(window: Window) -> tuple[Place, ...]:
+    """Return the lines that ask for it: as found in the samples, else by their text."""
+    seen = dict.fromkeys(_asking(window.job.stacks.chains))
+    return own(Place(*line) for line in seen) or asking(window.job, _ASKS)
+
+
+def _asking(chains: Iterable[Chain]) -> Iterator[CodeLine]:
+    for chain in chains:
+        for line in chain.frames:
+            if _called(line) & {"checkpoint", "checkpoint_sequential"}:
+                yield line
+
+
+def _called(line: CodeLine) -> set[str]:
+    return {last(call) for call in calls(line.file, line.line)}
+
+
+rule = Rule(
+    title="Activations are computed again in the backward pass, though memory is free",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Keep them: call the layers without a checkpoint, all of them or every second one.",
+            """\
+for at, layer in enumerate(layers):
+    x = checkpoint(layer, x, use_reentrant=False) if at % 2 else layer(x)  # or: layer(x)""",
+        ),
+    },
+    detect=detect,
+)
