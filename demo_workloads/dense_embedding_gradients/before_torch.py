@@ -25,7 +25,7 @@ class Clicks(nn.Module):
         self.score = nn.Sequential(nn.Linear(2 * WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
 
     def forward(self, user: torch.Tensor, thing: torch.Tensor) -> torch.Tensor:
-        return self.score(torch.cat([self.users(user), self.things(thing)], 1)).squeeze(1)
+        return torch.squeeze(self.score(torch.cat([self.users(user), self.things(thing)], 1)), 1)
 
 
 def train(seconds: float, steps: int) -> None:

@@ -25,7 +25,7 @@ class Block(nn.Module):
         self.second = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.second(torch.relu(self.norm(self.first(x))))
+        return torch.add(x, self.second(torch.relu(self.norm(self.first(x)))))
 
 
 class Network(nn.Module):
@@ -39,7 +39,7 @@ class Network(nn.Module):
         x = self.stem(images)
         for block in self.blocks:
             x = block(x)
-        return self.head(x.mean((2, 3)))
+        return torch.flatten(self.head(x.mean((2, 3))), 1)
 
 
 def train(seconds: float, steps: int) -> None:

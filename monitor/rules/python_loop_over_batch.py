@@ -106,7 +106,7 @@ def _of_small(window: Window, trace: Traced) -> Found | None:
     steps = steps_in(trace) or passes_back(window, trace)
     for counted, methods in ((_of_operations, True), (_of_pieces, False)):
         count = partial(counted, trace, steps)
-        loop = _loop(window, lambda names, of=count: _is_often(of(names)), methods)
+        loop = _loop(window, partial(_is_called_often, count), methods)
         times = None if loop is None else count(loop.calls)
         if loop is None or times is None or loop.inside < LEAST_SHARE:
             continue
@@ -151,6 +151,12 @@ def _is_of_calls(window: Window, loop: Looping) -> bool:
     kinds = {HostClass.EAGER} if window.uses("tensorflow") else _CALLS
     calls = sum(row.share for row in inside if row.doing in kinds)
     return calls >= OF_CALLS * sum(row.share for row in inside) > 0
+
+
+def _is_called_often(
+    count: Callable[[Collection[str]], tuple[str, Measure] | None], names: set[str]
+) -> bool:
+    return _is_often(count(names))
 
 
 def _is_often(times: tuple[str, Measure] | None) -> bool:
