@@ -103,7 +103,7 @@ def _taken(window: Window) -> tuple[Gain, tuple[Evidence, ...]] | None:
     checks = trace.count(_CHECK)
     if not checks:
         return None
-    looked = sum(call["total_ns"] for call in trace.calls(_CHECKS)) / trace.total_ns
+    looked = trace.in_calls(_CHECKS)
     least, most = (looked + checks * each * 1e9 / trace.total_ns for each in STACK_S)
     return Gain.between(least, most), (
         Evidence.of("looking for NaN in gradients", trace.measure(looked, "ratio")),

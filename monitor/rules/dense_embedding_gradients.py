@@ -7,9 +7,9 @@ Beside it the time in the optimizer, which goes through the table as well.
 
 ## Why it costs
 Without `sparse=True` the gradient of a table is a table of zeros of the same size, made anew in
-each step, with some rows that are none; the optimizer reads all of it, and all that it remembers.
-With 300,000 rows of 64 numbers and batches of 4,096 a step of Adam's took twenty times as long
-(`benchmarks/step_costs.py`).
+each step, with a few rows that are not zero; the optimizer reads all of it, and all that it
+remembers. With 300,000 rows of 64 numbers and batches of 4,096 a step of Adam's took twenty times
+as long (`benchmarks/step_costs.py`).
 
 ## How to fix
 `sparse=True` where the embedding is made. SGD and Adagrad take such gradients; for Adam give the
@@ -27,6 +27,7 @@ Beyond the documents, which say nothing of embeddings.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -39,14 +40,15 @@ from whyidle.monitor.core.finding import (
     Gain,
     Need,
     Place,
+    Severity,
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.operators import optimizers_of
 from whyidle.monitor.signals.source import line_of, text_of
-from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
-from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.traced import LEAST_STEPS
+from whyidle.monitor.signals.user_lines import MOST, asking
 from whyidle.monitor.signals.window import Window
 
 # As long as looking the rows up: below it a table is about as large as what a batch uses of it, and
@@ -57,6 +59,7 @@ LEAST: Final = 0.03
 # What surely comes back of the gradient; and as much of the optimizer, where that takes
 # so long and remembers something of each row: a tenth where it does not, by the same measure.
 OF_GRADIENT: Final = 0.6
+SPARSE: Final = frozenset({"SGD", "Adagrad", "Adam"})
 REMEMBERS: Final = frozenset({"Adagrad", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop"})
 OF_OPTIMIZER, OF_PLAIN = 1.0, 0.1
 # At most all of both, and half of the rest: the old table is given back to the system elsewhere. Of
@@ -66,7 +69,16 @@ _LOOKED_UP: Final = r"aten::(embedding|_embedding_bag(_forward_only)?)"
 _GRADIENT: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
 _UPDATED: Final = r"Optimizer\.step#.*"
 _CLEARED: Final = r"Optimizer\.zero_grad#.*"
-_MADE: Final = re.compile(r"\b(Embedding|EmbeddingBag|embedding|embedding_bag)\((?!.*sparse\s*=)")
+_MADE: Final = re.compile(
+    r"^(?!\s*(class|def)\b).*(\bEmbedding(Bag)?|\b(F|functional)\.embedding(_bag)?)\((?!.*sparse\s*=)"
+)
+# What a line gives a name to: ``self.words = ...``, ``words: nn.Embedding = ...``, ``"words": ...``
+_NAMED: Final = re.compile(
+    r"""(\w+)["']?\s*(?::\s*[\w.]+\s*)?[=:]\s*(?:\w+\.)*Embedding(?:Bag)?\("""
+)
+_TIES: Final = re.compile(r"\btie(d|s)?(_\w+)?\b")
+_BEGINS: Final = re.compile(r"\binit\.\w+\(")
+_FORBIDS: Final = re.compile(r"clip_grad_norm|weight_decay\s*=\s*(?!0(\.0*)?\b)")
 
 
 def detect(window: Window) -> Verdict:
@@ -76,20 +88,20 @@ def detect(window: Window) -> Verdict:
     trace = window.trace
     if trace is None:
         return window.lacks(Need.TRACE)
+    looked_up, gradient = trace.in_calls(_LOOKED_UP), trace.in_calls(_GRADIENT)
+    if not looked_up or gradient < max(LEAST, LEAST_RATIO * looked_up):
+        return None
     # A piece of a step, or the first one, has other shares.
     if trace.steps < LEAST_STEPS:
         return window.lacks(Need.LONGER_TRACE)
-    looked_up, gradient = _share(trace, _LOOKED_UP), _share(trace, _GRADIENT)
-    if not looked_up or gradient < max(LEAST, LEAST_RATIO * looked_up):
-        return None
-    where = asking(window.job, _MADE)
-    if any(map(_is_read_as_a_whole, where)):
+    made = asking(window.job, _MADE, math.inf)
+    if any(map(_is_read_as_a_whole, made)):
         return None
     updates = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
     updating = 0.0 if updates is None else updates.value
     low = OF_GRADIENT * (gradient - looked_up) + min(updating, _times(window) * gradient)
     # Of one trace, where it has both: shares of two windows may add up to more than there is.
-    both = min(1.0, gradient + (_share(trace, _UPDATED) or updating) + _share(trace, _CLEARED))
+    both = min(1.0, gradient + (trace.in_calls(_UPDATED) or updating) + trace.in_calls(_CLEARED))
     high = both + OF_THE_REST * (1 - both)
     evidence = [
         Evidence.of("gradient of embeddings", trace.measure(gradient, "ratio")),
@@ -100,15 +112,18 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=Gain.between(low, high),
         evidence=tuple(evidence),
-        where=where,
+        where=made[:MOST],
+        # Whether it can have sparse gradients is not known of a library's; with these it cannot.
+        severity=None if made and _takes_sparse_ones(window) else Severity.LOW,
         slice=Slice.COMPUTE,
         confidence=Confidence.INFERRED,
     )
 
 
-def _share(trace: Traced, pattern: str) -> float:
-    total = sum(call["total_ns"] for call in trace.calls(pattern))
-    return total / trace.total_ns if trace.total_ns else 0.0
+def _takes_sparse_ones(window: Window) -> bool:
+    """Tell whether the optimizer has a sibling for sparse gradients, and nothing forbids any."""
+    kinds = {str(each.get("kind")) for each in optimizers_of(window)}
+    return kinds <= SPARSE and not asking(window.job, _FORBIDS)
 
 
 def _times(window: Window) -> float:
@@ -119,12 +134,10 @@ def _times(window: Window) -> float:
 
 def _is_read_as_a_whole(place: Place) -> bool:
     """Tell whether a table is something else as well, such as the last layer."""
-    made = re.match(r".*?(\w+)\s*(?::[^=]*)?=[^=]", line_of(place.file, place.line) or "")
-    if made is None:
-        return False
-    used = re.compile(rf"\b{made[1]}\.weight\b(?!\.data)")
-    lines = (text_of(place.file) or "").splitlines()
-    return any(used.search(text.partition("#")[0]) and "init" not in text for text in lines)
+    lines = [x.partition("#")[0] for x in (text_of(place.file) or "").splitlines()]
+    made = _NAMED.search(line_of(place.file, place.line) or "")
+    used = re.compile(rf"\b{made[1]}\.weight\b(?!\.data)" if made else r"\.weight\s*=")
+    return any(_TIES.search(x) or (used.search(x) and not _BEGINS.search(x)) for x in lines)
 
 
 rule = Rule(

@@ -180,7 +180,7 @@ def _without_samples(window: Window, number: Measure, saved: float) -> Found | N
     trace, step = window.trace, window.step_s
     if trace is None or step is None:
         return None
-    own_time = sum(call["total_ns"] for call in trace.calls(_JAX_PUT)) / trace.total_ns
+    own_time = trace.in_calls(_JAX_PUT)
     most = own_time + number.value * CALL_S / step.value
     gain = of_work(window, BACK_LEAST * saved * own_time, saved * min(1.0, most))
     if gain.middle < LEAST:

@@ -33,6 +33,7 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, V
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.host_memory import room_on_host
 from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.signals.user_lines import kept
 from whyidle.monitor.signals.window import Window
@@ -92,17 +93,8 @@ def grows(trend: Trend) -> bool:
 def left_s(window: Window, metric: Metric, trend: Trend) -> float | None:
     """Return how long it can go on, by the memory that it grows in; ``None``: not known."""
     on_device = metric in _ON_DEVICE and window.device == "gpu"
-    rooms = _on_device(window) if on_device else _on_host(window, trend)
+    rooms = _on_device(window) if on_device else room_on_host(window, trend.last)
     return min(rooms) / trend.per_s if rooms and trend.per_s > 0 else None
-
-
-def _on_host(window: Window, trend: Trend) -> list[float]:
-    """Return what is free now: the mean of a time in which it grew would promise too much."""
-    limit = window.job.means.get(m.JOB_MEMORY_LIMIT)
-    # What processes share counts once there; their own sum has it once for each.
-    used = window.job.last(m.JOB_MEMORY_USED) or window.job.lasts.get(m.JOB_RSS, trend.last)
-    left = limit and max(0.0, limit - used)
-    return [room for room in (window.job.last(m.HOST_MEMORY_AVAILABLE), left) if room is not None]
 
 
 def _on_device(window: Window) -> list[float]:

@@ -44,7 +44,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.loops import Looping, over_samples
-from whyidle.monitor.signals.operators import PER_OPERATOR_S, passes_back, steps_in
+from whyidle.monitor.signals.operators import PER_OPERATOR_S, steps_in
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
@@ -100,10 +100,11 @@ def detect(window: Window) -> Verdict:
 
 
 def _of_small(window: Window, trace: Traced) -> Found | None:
-    """Judge loops that compute something of each sample, and no layer nor gradient."""
+    """Judge loops that compute something of each sample, or piece, and call no layer for it."""
     if window.uses("jax") or not window.job.lines:
         return None
-    steps = steps_in(trace) or passes_back(window, trace)
+    # The rarest of the names in a short trace are left out, and what tells its steps with them.
+    steps = steps_in(trace) or _by_pace(window, trace)
     for counted, methods in ((_of_operations, True), (_of_pieces, False)):
         count = partial(counted, trace, steps)
         loop = _loop(window, partial(_is_called_often, count), methods)
@@ -111,7 +112,7 @@ def _of_small(window: Window, trace: Traced) -> Found | None:
         if loop is None or times is None or loop.inside < LEAST_SHARE:
             continue
         if _is_short(window, loop.inside / times[1].value):
-            back = 0.0 if methods else _back_through(trace, loop.calls)
+            back = 0.0 if methods else _back_through(trace, loop.calls, steps * times[1].value)
             shares = min(loop.share, loop.inside + back), loop.inside if methods else loop.share
             return _found(window, loop, shares, times)
     return None
@@ -186,14 +187,16 @@ def _of_functions(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     most = max(calls, key=lambda call: int(call["count"]))
     # Without steps the job's own pace tells them, or the function with the most time stands for
     # them: never one that is called now and then, beside which every step would look like a loop.
-    step = window.job.mean(m.JOB_STEP_P50)
-    steps = trace.steps or (
-        max(1.0, trace.total_ns / 1e9 / max(1, len(trace.devices)) / step.value)
-        if step is not None and step.value > 0
-        else max(calls, key=lambda call: int(call["total_ns"]))["count"]
-    )
+    longest = max(calls, key=lambda call: int(call["total_ns"]))
+    steps = trace.steps or _by_pace(window, trace) or longest["count"]
     name = str(most["name"]).removeprefix("PjitFunction(").removesuffix(")")
     return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
+
+
+def _by_pace(window: Window, trace: Traced) -> float:
+    """Return how many steps the job does in the time of a trace, one at least; 0: not known."""
+    step = window.job.mean(m.JOB_STEP_P50)
+    return max(1.0, trace.seconds / step.value) if step is not None and step.value > 0 else 0.0
 
 
 def _of_operations(
@@ -215,9 +218,9 @@ def _of_operations(
 
 
 def _of_pieces(trace: Traced, steps: float, names: Collection[str]) -> tuple[str, Measure] | None:
-    """Return how often in a step a piece is taken by its place, and something computed of it.
+    """Return how often in a step a piece with a gradient is taken, and something computed of it.
 
-    Both have a gradient. A model may have either often by itself, and seldom has both.
+    A model may have either often by itself, and seldom has both.
     """
     if "__getitem__" not in names or not steps:
         return None
@@ -233,11 +236,17 @@ def _node(names: str) -> str:
     return rf"(?i:{names})Backward\d"
 
 
-def _back_through(trace: Traced, names: Collection[str]) -> float:
-    """Return the share of the time in which gradients come back through a loop's operations."""
-    of_loop = "|".join([_TAKES, *(re.escape(name.replace("_", "")) for name in names)])
-    nodes = trace.calls(f"autograd::engine::evaluate_function: {_node(of_loop)}")
-    return sum(node["total_ns"] for node in nodes) / trace.total_ns if trace.total_ns else 0.0
+def _back_through(trace: Traced, names: Collection[str], pieces: float) -> float:
+    """Return the share of the time in which gradients come back through a loop's operations.
+
+    Of an operation that the rest of the model has as well only as much as the pieces have.
+    """
+    found = 0.0
+    for of in (*_TAKES.split("|"), *(re.escape(name.replace("_", "")) for name in names)):
+        like = f"autograd::engine::evaluate_function: {_node(of)}"
+        if count := trace.count(like):
+            found += trace.in_calls(like) * min(1.0, pieces / count)
+    return found
 
 
 def _is_short(window: Window, share: float) -> bool:

@@ -18,7 +18,8 @@ largest activations. `gradient_checkpointing=False` in a trainer of Hugging Face
 ## When it is wrong
 It may have been meant for a larger batch, longer sequences, or a smaller GPU than this one. What is
 free now may be taken at another time: by validation, by another job. Attention that computes its
-scores again, as FlashAttention does, is faster for it, and is not meant.
+scores again, as FlashAttention does, is faster for it, and is not meant. A trainer that calls the
+pass back itself (Lightning, one of Hugging Face's) hides it on a CPU: nothing is said of it.
 
 ## Documents
 Beyond the documents. D4 §4 advises to compute activations again where the memory does not suffice.
@@ -47,6 +48,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.device_memory import device_memory
+from whyidle.monitor.signals.host_memory import room_on_host
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.source import calls, last
 from whyidle.monitor.signals.user_lines import asking, own
@@ -62,7 +64,7 @@ BESIDE: Final = 0.1
 # On a GPU the samples do not say how long it computes: of a forward pass, one more, and a backward
 # pass of twice that, at most a quarter.
 BACK_ON_GPU: Final = (0.0, 0.25)
-# So often the memory that the job takes must be free.
+# As many times the memory that the job takes must be free.
 ROOM: Final = 1.0
 _BACK: Final = frozenset({"backward", "grad"})
 # What may stand on the same line: scaled or averaged, it is still only the loss.
@@ -83,8 +85,11 @@ def detect(window: Window) -> Verdict:
     if not window.job.stacks.samples:
         return window.lacks(Need.INSIDE)
     on_gpu = window.device == "gpu"
-    share = _in_threads(window) if on_gpu else _again(window)
-    if share < LEAST:
+    again, within = _in_threads(window) if on_gpu else _again(window)
+    where = _where(window)
+    # Layers also run within a pass back that somebody has written: where nobody asks for it, none
+    # is meant.
+    if again < LEAST or not (where or on_gpu or _is_seen(window)):
         return None
     room = _room_on_gpu(window) if on_gpu else _room(window)
     if room is None:
@@ -92,35 +97,41 @@ def detect(window: Window) -> Verdict:
     taken, left = room
     if left.value < ROOM * taken.value:
         return None
-    error = step_samples(window.job).error(share)
-    on_cpu = BACK[0] * (share - error), BACK[1] * (share + error) + BESIDE
+    error = step_samples(window.job).error
+    on_cpu = BACK[0] * (again - error(again)), BACK[1] * (within + error(within)) + BESIDE
     low, high = BACK_ON_GPU if on_gpu else on_cpu
     thread = "the pass back's thread: computes layers" if on_gpu else "layers within a pass back"
     return Found(
         gain=Gain.between(low, high),
         evidence=(
-            Evidence.of(thread, window.job.sampled(share)),
+            Evidence.of(thread, window.job.sampled(again)),
             Evidence.of("memory that the job takes", taken),
             Evidence.of("memory that is left", left),
         ),
-        where=_where(window),
+        where=where,
         slice=Slice.COMPUTE,
         severity=Severity.LOW if on_gpu else None,
         confidence=Confidence.INFERRED,
     )
 
 
-def _again(window: Window) -> float:
-    """Return the share of the samples in layers that run again within a pass back."""
+def _again(window: Window) -> tuple[float, float]:
+    """Return the share of the samples in layers within a pass back, and in anything there."""
     stacks = window.job.stacks
     ahead = {
         _of(line) for chain in stacks.chains if _back_at(chain) is None for line in chain.frames
     }
     within = [(chain, n.samples) for chain, n in stacks.chains.items() if _is_within(chain)]
-    if not any(_is_again(chain, ahead) for chain, _ in within):
-        # A pass back that the user has written in Python runs within it as well.
-        return 0.0
-    return sum(samples for _, samples in within) / stacks.samples
+    # What else runs there may be activations of a library's, or a hook.
+    again = sum(samples for chain, samples in within if _is_again(chain, ahead))
+    return again / stacks.samples, sum(samples for _, samples in within) / stacks.samples
+
+
+def _is_seen(window: Window) -> bool:
+    """Tell whether the main thread was found where layers are wrapped for that."""
+    chains = window.job.stacks.chains
+    lines = (line for chain in chains for line in (chain.called, chain.leaf) if line is not None)
+    return any(_CHECKPOINT.fullmatch(line.file) for line in lines)
 
 
 def _is_within(chain: Chain) -> bool:
@@ -135,7 +146,8 @@ def _is_again(chain: Chain, ahead: set[tuple[str, str]]) -> bool:
     """Tell whether what runs there is a layer, or lines that run before a pass back as well."""
     if chain.leaf is not None and _LAYERS.fullmatch(chain.leaf.file):
         return True
-    return any(_of(line) in ahead for line in chain.frames[: _back_at(chain)])
+    named = (line for line in chain.frames[: _back_at(chain)] if not line.function.startswith("<"))
+    return any(_of(line) in ahead for line in named)
 
 
 def _of(line: CodeLine) -> tuple[str, str]:
@@ -152,19 +164,22 @@ def _back_at(chain: Chain) -> int | None:
     return None
 
 
-def _in_threads(window: Window) -> float:
+def _in_threads(window: Window) -> tuple[float, float]:
     """Return in what part of the looks the pass back's own thread was found in a checkpoint."""
     found = 0.0
     for chain, counts in window.job.threads.chains.items():
         lines = (line for line in (chain.called, chain.leaf) if line is not None)
         if any(_CHECKPOINT.fullmatch(line.file) for line in lines):
             found += counts.samples
-    return min(1.0, found / window.job.stacks.samples)
+    return (min(1.0, found / window.job.stacks.samples),) * 2
 
 
 def _room(window: Window) -> tuple[Measure, Measure] | None:
-    taken, left = window.job.mean(m.JOB_RSS), window.job.mean(m.HOST_MEMORY_AVAILABLE)
-    return None if taken is None or left is None else (taken, left)
+    taken = window.job.mean(m.JOB_RSS)
+    rooms = [] if taken is None else room_on_host(window, taken.value)
+    if taken is None or not rooms:
+        return None
+    return taken, window.job.measure(min(rooms), "bytes", "procfs")
 
 
 def _room_on_gpu(window: Window) -> tuple[Measure, Measure] | None:

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 from typing import Final
 
@@ -48,7 +49,7 @@ _IS_PLAIN: Final = re.compile(
 _TEXTS: Final = re.compile(r"(.*\.)?(findall|finditer|split|splitlines|readlines|lower|strip)")
 # A pass of such a loop is a step of training, and a batch comes of such names.
 _TRAINS: Final = re.compile(
-    r"(.*\.)?(backward|zero_grad|step|update|apply_gradients|apply_updates)"
+    r"(.*\.)?(backward|zero_grad|step|update|apply_gradients|apply_updates|train_\w+|partial_fit)"
 )
 _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|blocks)\b.*")
 # What a model consists of, and no batch: an optimizer or a norm goes through them.
@@ -66,6 +67,14 @@ _FOLLOWS: Final = re.compile(
 MOST_FOLLOWING: Final = 3.0
 # Functions of the same file that a compiled one calls, and those that they call.
 DEEPEST: Final = 4
+
+
+class Way(Enum):
+    """What a pass may do with its part: give the whole to a call, call it, take a piece out."""
+
+    WHOLE = auto()
+    METHODS = auto()
+    PIECES = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,8 @@ def over_samples(
     stacks = [(frames, share) for frames, share in stacks if frames]
     if not any(tree_of(frames[0].file) for frames, _ in stacks):
         return None
-    found = [(frames, share, _sample_loop(frames, methods)) for frames, share in stacks]
+    way = Way.WHOLE if fits is None else Way.METHODS if methods else Way.PIECES
+    found = [(frames, share, _sample_loop(frames, way)) for frames, share in stacks]
     training = {spot for frames, _, _ in found for spot in _trained(frames)}
     inside = [(f, share, at) for f, share, at in found if at and _spot(*at) not in training]
     called: dict[Spot, set[str]] = {}
@@ -151,6 +161,8 @@ def _renewed(line: CodeLine) -> tuple[ast.expr, ...]:
 
 def _whole(target: ast.expr) -> ast.expr:
     """Return what is written to: the place in it is only read, as ``row`` in ``moves[row]``."""
+    if isinstance(target, ast.Tuple):
+        return ast.Tuple([_whole(each) for each in target.elts], target.ctx)
     return _whole(target.value) if isinstance(target, ast.Subscript) else target
 
 
@@ -158,10 +170,10 @@ def _code(line: SourceLine) -> CodeLine:
     return CodeLine(line.file, line.line, line.function)
 
 
-def _sample_loop(frames: tuple[CodeLine, ...], methods: bool) -> tuple[CodeLine, Loop] | None:
+def _sample_loop(frames: tuple[CodeLine, ...], way: Way) -> tuple[CodeLine, Loop] | None:
     """Return the innermost loop over samples among the callers of a line."""
     for line in frames:
-        loop = _loop_at(line, methods)
+        loop = _loop_at(line, way)
         if loop is not None:
             return line, loop
     return None
@@ -194,13 +206,13 @@ def _around(line: CodeLine) -> Iterator[Function]:
 
 
 @lru_cache(maxsize=4096)
-def _loop_at(line: CodeLine, methods: bool) -> Loop | None:
+def _loop_at(line: CodeLine, way: Way) -> Loop | None:
     """Return the innermost loop around a line, where its passes are on their own."""
     loops = [node for node in nodes_at(line.file, line.line) if isinstance(node, Loop)]
-    return loops[-1] if loops and _is_over_samples(loops[-1], methods) else None
+    return loops[-1] if loops and _is_over_samples(loops[-1], way) else None
 
 
-def _is_over_samples(loop: Loop, methods: bool) -> bool:
+def _is_over_samples(loop: Loop, way: Way) -> bool:
     iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
     if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
         return False
@@ -211,11 +223,17 @@ def _is_over_samples(loop: Loop, methods: bool) -> bool:
         return False
     each = _moving(loop)
     carried = _carried(loop) - each
-    each |= _of_pass(loop, each) - carried
-    if methods and (carried or _is_of_a_model(iterated)):
+    if way is Way.METHODS and (carried or _is_of_a_model(iterated)):
         return False
+    if way is Way.PIECES:
+        # Heads and experts have parameters of their own.
+        if _reads_what_it_wrote(loop) or any(
+            _is_chosen(call.func, each) for call in _calls_in(loop)
+        ):
+            return False
+        each |= _of_pass(loop, each) - carried
     used = [
-        set().union(*map(_names, [*_arguments(call), *([call.func] if methods else [])]))
+        set().union(*map(_names, [*_arguments(call), *([call.func] if way is Way.METHODS else [])]))
         for call in _works(loop)
     ]
     return any(each & one for one in used) and not any(carried & one for one in used)
@@ -250,6 +268,24 @@ def _takes_by_place(loop: Loop) -> bool:
     each = _moving(loop)
     taken = (node for node in _inside(loop) if isinstance(node, ast.Subscript))
     return any(isinstance(x.ctx, ast.Load) and each & _names(x.slice) for x in taken)
+
+
+def _is_chosen(func: ast.expr, each: set[str]) -> bool:
+    """Tell whether each pass calls another function: ``head(x)``, ``self.experts[e](x)``."""
+    if isinstance(func, ast.Name):
+        return func.id in each
+    return isinstance(func, ast.Subscript) and bool(each & _names(func.slice))
+
+
+def _reads_what_it_wrote(loop: Loop) -> bool:
+    """Tell whether passes hand something on through a list or an array: ``h[t] = f(h[t - 1])``."""
+    nodes = [node for node in _inside(loop) if isinstance(node, ast.Subscript)]
+    written_to = {dotted(x.value) for x in nodes if isinstance(x.ctx, ast.Store)}
+    for call in _calls_in(loop):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in {"append", "extend"}:
+            written_to.add(dotted(call.func.value))
+    read = {dotted(x.value) for x in nodes if isinstance(x.ctx, ast.Load)}
+    return bool((written_to & read) - {""})
 
 
 def _of_pass(loop: Loop, each: set[str]) -> set[str]:

@@ -115,15 +115,6 @@ def steps_in(trace: Traced) -> float:
     return trace.steps or (fmean(counts) if counts else 0)
 
 
-def passes_back(window: Window, trace: Traced) -> float:
-    """Return how often all parameters had their gradients in a trace: mostly once in a step.
-
-    The rarest of the names in a short trace are left out, and what runs once in a step with them.
-    """
-    parameters = sum(tensors_of(each) for each in optimizers_of(window))
-    return trace.count(_PARAMETER) / parameters if parameters else 0.0
-
-
 def optimizers_of(window: Window) -> list[Mapping[str, Any]]:
     """Return what the job's optimizers say of themselves, as the agent reads it."""
     said = window.fact("optimizers")

@@ -69,6 +69,11 @@ class Traced:
         return sum(self.account["slices"].values())
 
     @property
+    def seconds(self) -> float:
+        """How long its devices were watched."""
+        return self.total_ns / 1e9 / max(1, len(self.devices))
+
+    @property
     def is_meaningful(self) -> bool:
         """Whether its shares mean something: some work, and not less than a step."""
         return self.shows_work and not is_too_short(self.answer.get("window"))
@@ -126,6 +131,11 @@ class Traced:
     def count(self, pattern: str) -> int:
         """Return how many such calls there are."""
         return sum(int(call["count"]) for call in self.calls(pattern))
+
+    def in_calls(self, pattern: str) -> float:
+        """Return the share of the time in such calls: of the whole trace, as they are counted."""
+        whole = sum(self.answer["budget"]["slices"].values())
+        return sum(call["total_ns"] for call in self.calls(pattern)) / whole if whole else 0.0
 
     def calls_per_step(self, pattern: str) -> Measure | None:
         """Return how often such calls are made in a step; ``None`` without steps."""

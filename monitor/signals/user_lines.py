@@ -40,9 +40,10 @@ _TAKES_BACK: Final = re.compile(r"remove|removeHandler|remove_callback|clear")
 _NUMBERS: Final = re.compile(r"(.*\.)?(item|float|int|len|perf_counter|time|str|round)")
 
 
-def own(places: Iterable[Place], most: int = MOST) -> tuple[Place, ...]:
+def own(places: Iterable[Place], most: float = MOST) -> tuple[Place, ...]:
     """Leave out the lines of frameworks, of installed packages, and of generated code."""
-    return tuple(place for place in places if is_users(place.file))[:most]
+    found = tuple(place for place in places if is_users(place.file))
+    return found if most >= len(found) else found[: int(most)]
 
 
 def of_slice(window: Window, part: Slice) -> tuple[Place, ...]:
@@ -65,15 +66,16 @@ def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
     return seen(job, lambda line: (line.file, line.line) in wanted) or own(places)
 
 
-def asking(job: Recorded, pattern: re.Pattern[str]) -> tuple[Place, ...]:
+def asking(job: Recorded, pattern: re.Pattern[str], most: float = MOST) -> tuple[Place, ...]:
     """Return the lines that ask for something, in the files that the main thread was found in."""
     files = dict.fromkeys(line.file for line in job.lines)
-    return own(
+    found = (
         Place(file, number, function_at(file, number))
         for file in files
         for number, text in enumerate((text_of(file) or "").splitlines(), 1)
         if pattern.search(text.partition("#")[0])
     )
+    return own(found, most)
 
 
 def fetches(line: SourceLine) -> bool:

@@ -111,9 +111,9 @@ class Window:
             return True
         step = self.job.mean(m.JOB_STEP_P50)
         if step is not None:
-            return _seconds(trace) >= step.value
+            return trace.seconds >= step.value
         # Of a loop whose steps nobody knows a moment says less than the samples of all the time.
-        return self.host is None or _seconds(trace) >= A_MOMENT_S
+        return self.host is None or trace.seconds >= A_MOMENT_S
 
     @property
     def warnings(self) -> list[str]:
@@ -166,7 +166,7 @@ class Window:
         if self._newest is not None or step is None:
             return ()
         some = tuple(t for t in self.traces if t.shows_work)
-        return some if sum(map(_seconds, some)) >= step.value else ()
+        return some if sum(t.seconds for t in some) >= step.value else ()
 
     @cached_property
     def _blended(self) -> BudgetJson | None:
@@ -479,8 +479,3 @@ class Window:
         if not known or len(known) != len(draws):
             return None
         return self.job.measure(sum(known), "W", "nvml")
-
-
-def _seconds(trace: Traced) -> float:
-    """Return how long its devices were watched."""
-    return trace.total_ns / 1e9 / max(1, len(trace.devices))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.window import Window
 
@@ -88,12 +89,47 @@ def test_an_optimizer_that_remembers_nothing_is_hardly_shorter(tmp_path: Path) -
         # It is the last layer as well, so that all of its rows have gradients.
         ("self.words = nn.Embedding(v, d)\nself.head.weight = self.words.weight\nloss.backward()\n",
          {"embedding": 0.01, "embedding_dense_backward": 0.3}),
+        ("layers = {'wte': nn.Embedding(v, d)}\nhead.weight = net.wte.weight\nloss.backward()\n",
+         {"embedding": 0.01, "embedding_dense_backward": 0.3}),
+        ("self.words = nn.Embedding(v, d)\ntie(self.head, self.words)\nloss.backward()\n",
+         {"embedding": 0.01, "embedding_dense_backward": 0.3}),
+        ("self.words = nn.Embedding(v, d)\nhead = Head(self.words.weight, initial=True)\nx()\n",
+         {"embedding": 0.01, "embedding_dense_backward": 0.3}),
+        (3 * "a = nn.Embedding(9, d)\n" + "w = nn.Embedding(v, d)\nlogits = h @ w.weight.T\nx()\n",
+         {"embedding": 0.01, "embedding_dense_backward": 0.3}),
         ("self.words = nn.Embedding(v, d)\nlogits = h @ self.words.weight.T\nloss.backward()\n",
          {"embedding": 0.01, "embedding_dense_backward": 0.3}),
     ],
 )  # fmt: skip
 def test_tables_that_are_used(tmp_path: Path, text: str, shares: dict[str, float]) -> None:
     assert is_silent(NAME, job(tmp_path, text, **shares))
+
+
+def test_a_piece_of_a_step_has_other_shares(tmp_path: Path) -> None:
+    whole = job(tmp_path, embedding=0.01, embedding_dense_backward=0.3)
+    trace = dict(whole.traces[0].answer)
+    trace["steps"] = {**trace["steps"], "count": 1}
+    piece = replace(whole.traces[0], answer=trace)
+    assert cannot_judge(NAME, replace(whole, traces=(piece,)))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        # Made by a library, which may have tied it to its last layer.
+        ("model = GPT2LMHeadModel(config)\nloss.backward()\n", "Adam"),
+        # None of these take sparse gradients.
+        (MODULE, "AdamW"),
+        ("clip_grad_norm_(model.parameters(), 1.0)\n" + MODULE, "Adam"),
+        ("opt = Adam(model.parameters(), weight_decay=1e-2)\n" + MODULE, "Adam"),
+    ],
+)
+def test_where_a_sparse_gradient_may_not_be_possible(tmp_path: Path, text: str, kind: str) -> None:
+    shares = {"embedding": 0.01, "embedding_dense_backward": 0.3}
+    finding = found(NAME, job(tmp_path, text, optimizers=[{"kind": kind}], **shares))
+    assert finding.severity is Severity.LOW
+    surely = "opt = Adam(model.parameters(), weight_decay=0.0)\n" + MODULE
+    assert found(NAME, job(tmp_path, surely, **shares)).severity is None
 
 
 def test_what_makes_a_table_is_no_second_use(tmp_path: Path) -> None:
@@ -104,8 +140,7 @@ def test_what_makes_a_table_is_no_second_use(tmp_path: Path) -> None:
 
 def test_without_a_trace_nothing_is_known() -> None:
     assert cannot_judge(NAME, window(facts={"torch": {"backend": "cpu"}}, inside=True))
-    piece = answer({Slice.COMPUTE: 1.0}, steps=1)
-    assert cannot_judge(NAME, window(piece, facts={"torch": {"backend": "cpu"}}, inside=True))
+    assert is_silent(NAME, window(answer({Slice.COMPUTE: 1.0}, steps=1), facts={"torch": {}}))
     assert is_silent(NAME, window(facts={"jax": {"backend": "cpu"}}, inside=True))
 
 

@@ -449,12 +449,33 @@ def test_pieces_of_a_batch_that_gradients_come_back_through(
         ("for row in rows:\n    out.append(row.mean())\n", 2, PIECES | {"MeanBackward1": 33.0}),
         # Each pass needs the one before.
         ("for t in range(n):\n    h = torch.tanh(h + x[:, t].mean(1))\n", 2, PIECES),
+        ("for t in range(n):\n    h.append(torch.softmax(h[t] + x[:, t], 0))\n", 2, PIECES),
+        ("for t in range(1, n):\n    h[t] = torch.mean(h[t - 1] + x[t])\n", 2, PIECES),
+        # Experts and heads again, by their places.
+        ("for k in range(n):\n    out.append(self.heads[k](h[k]).mean())\n", 2, PIECES),
+        (
+            "for e in range(n):\n    out.append(self.up[e](x[torch.where(m[e])]).mean())\n",
+            2,
+            PIECES,
+        ),
     ],
 )
 def test_pieces_of_something_else(
     tmp_path: Path, text: str, line: int, calls: dict[str, float]
 ) -> None:
     assert is_silent(NAME, small(tmp_path, text, line, **calls))
+
+
+def test_a_slice_of_all_samples_is_a_batch(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "for i in range(0, len(images), 64):\n"
+        "    x = images[i : i + 64]\n"
+        "    loss = learn(network, x)\n"
+    )
+    looping = over_samples((), stacked(file, ((3,), 0.9)))
+    assert looping is not None
+    assert looping.share == 0
 
 
 def test_how_long_the_pass_back_takes_is_seen_in_a_trace(tmp_path: Path) -> None:
@@ -468,10 +489,11 @@ def test_how_long_the_pass_back_takes_is_seen_in_a_trace(tmp_path: Path) -> None
         "steps": trace["steps"] | {"count": 0},
         "budget": trace["budget"] | {"steps": 0},
     }
-    facts = {"torch": {"optimizers": [{"kind": "Adam", "tensors": 6}]}}
-    shown = found(NAME, window(trace, facts=facts, lines=job.job.lines, inside=True))
+    known = {"means": {m.JOB_STEP_P50: 0.01}, "facts": {"torch": {}}, "lines": job.job.lines}
+    shown = found(NAME, window(trace, inside=True, **known))
     assert shown.evidence[0].value == pytest.approx(32)
-    assert shown.evidence[1].value == pytest.approx(0.3 + 0.25)
+    # Of 40 pieces that are taken 32 are the loop's.
+    assert shown.evidence[1].value == pytest.approx(0.3 + 0.25 * 32 / 40)
 
 
 def test_the_place_that_a_result_goes_to_is_no_state(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, recorded, stacks, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.runs.stacks import CodeLine, StackSamples
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
@@ -83,9 +83,23 @@ def test_layers_of_a_library(tmp_path: Path) -> None:
         (ENGINE, (behind,), 50),
     )
     facts = {"torch": {"backend": "cpu"}}
-    lines = window(stacks=stacks(*rows), facts=facts, means=ROOMY, inside=True)
-    finding = found(NAME, lines)
-    assert finding.evidence[0].value == pytest.approx(0.3)
+    lines = (SourceLine(str(file), 3, "<module>", 0.8),)
+    job = window(stacks=stacks(*rows), facts=facts, means=ROOMY, lines=lines, inside=True)
+    finding = found(NAME, job)
+    assert [place.line for place in finding.where] == [1]
+    # What is no layer of torch's may be: it counts at most.
+    assert finding.evidence[0].value == pytest.approx(0.1)
+    assert finding.gain is not None
+    assert finding.gain.high > 0.3 * 1.5
+
+
+def test_layers_that_nobody_has_checkpointed(tmp_path: Path) -> None:
+    file = tmp_path / "tune.py"
+    file.write_text("model.train()\nloss = model(x)\nloss.backward()\n")
+    ahead, behind = (CodeLine(str(file), n, "<module>") for n in (2, 3))
+    rows = (CONV, (ahead,), 20), (CONV, (behind,), 30), (ENGINE, (behind,), 50)
+    job = window(stacks=stacks(*rows), facts={"torch": {}}, means=ROOMY, inside=True)
+    assert is_silent(NAME, job)
 
 
 @pytest.mark.parametrize(
@@ -105,12 +119,42 @@ def test_a_gradient_that_the_user_has_written(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text("def backward(ctx, g):\n    return g * rare(g)\nloss = f(x)\nloss.backward()\n")
     own, behind = CodeLine(str(file), 2, "backward"), CodeLine(str(file), 4, "<module>")
-    seen = stacks((own, (own, behind), 40), (ENGINE, (behind,), 60))
+    # It may call layers, and the file checkpoint others.
+    file.write_text(file.read_text() + "checkpoint(f, x)\n")
+    seen = stacks((CONV, (own, behind), 40), (ENGINE, (behind,), 60))
     assert is_silent(NAME, window(facts={"torch": {}}, stacks=seen, means=ROOMY, inside=True))
+
+
+def test_hooks_and_solvers_within_a_pass_back_are_no_checkpoints(tmp_path: Path) -> None:
+    file = tmp_path / "deq.py"
+    file.write_text("def solve(f):\n    return f(1)\nz = solve(f)\nz.backward()\n")
+    inner, ahead, behind = (
+        CodeLine(str(file), n, name) for n, name in ((2, "solve"), (3, "<module>"), (4, "<module>"))
+    )
+    rows = (CONV, (inner, ahead), 30), (CONV, (inner, behind), 40), (ENGINE, (behind,), 30)
+    assert is_silent(NAME, window(facts={"torch": {}}, stacks=stacks(*rows), means=ROOMY))
+
+
+def test_one_layer_within_does_not_make_a_hook_a_layer(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    file = next(tmp_path.iterdir())
+    block, wrap = CodeLine(str(file), 5, "block"), CodeLine(str(file), 3, "forward")
+    behind, hook = CodeLine(str(file), 8, "train"), CodeLine(str(file), 99, "hook")
+    rows = (
+        (CONV, (block, wrap, CodeLine(str(file), 7, "train")), 100),
+        (CONV, (block, behind), 100),
+        (hook, (hook, behind), 500),
+        (ENGINE, (behind,), 300),
+    )
+    finding = found(NAME, replace(here, job=replace(here.job, stacks=stacks(*rows))))
+    assert finding.gain is not None
+    assert finding.gain.low < 0.06
 
 
 def test_a_job_that_needs_the_memory(tmp_path: Path) -> None:
     here = job(tmp_path)
+    limited = ROOMY | {m.JOB_MEMORY_LIMIT: 3e9}
+    assert is_silent(NAME, replace(here, job=replace(here.job, means=limited)))
     full = {m.JOB_RSS: 9e9, m.HOST_MEMORY_AVAILABLE: 2e9}
     assert is_silent(NAME, replace(here, job=replace(here.job, means=full)))
     assert cannot_judge(NAME, replace(here, job=replace(here.job, means={})))
