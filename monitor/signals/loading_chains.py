@@ -75,7 +75,7 @@ def divided(
     waited = counts.samples * counts.waited / counts.known if counts.known else 0.0
     blocked = min(waited, float(counts.blocked))
     imports = any(x.file.startswith(_IMPORTS) for x in (leaf, chain.called) if x is not None)
-    if imports or _starts(leaf, chain.called):
+    if imports or _starts(leaf, chain.called) or begins_workers(chain):
         yield LoadKind.START, False, counts.samples
     elif blocked >= LEAST_BLOCKED * counts.samples and _reads_only(chain):
         # It copies what it has just waited for.

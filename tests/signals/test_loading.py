@@ -63,6 +63,9 @@ WAITS = samples((Chain((LOOP,), GET, NEXT), 900, 900), (Chain((LOOP,), LOOP), 10
         (lib("albumentations/core/composition.py", "__call__"), NEXT, LoadKind.TRANSFORM),
         (GET, NEXT, LoadKind.HAND_OVER),
         (CodeLine(f"{LIB}/multiprocessing/popen_fork.py", 66, "_launch"), NEXT, LoadKind.START),
+        # A loader that begins makes its queues as well.
+        (CodeLine(f"{LIB}/multiprocessing/context.py", 67, "Lock"),
+         CodeLine(NEXT.file, 500, "__iter__"), LoadKind.START),
     ],
 )  # fmt: skip
 def test_libraries_are_known_by_their_files(
