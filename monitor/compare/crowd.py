@@ -6,7 +6,7 @@ from typing import Final
 
 from whyidle.monitor.compare.sides import Side
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.diagnosis.diagnose import Finding
+from whyidle.monitor.diagnosis.ranking import Finding
 from whyidle.monitor.signals.window import Window
 
 # Of the time; a smaller difference slows nothing down that could be measured.

@@ -110,7 +110,7 @@ def _finding(finding: FindingJson, repository: Repository) -> JsonObject:
         "speedup": finding["speedup"],
         "at": [_at(place, repository) for place in finding["where"][:1]],
         "fix": None if fix is None else text(fix["text"]),
-        "behind": finding["behind"],
+        "behind": None if finding["behind"] is None else text(finding["behind"]),
     }
 
 
@@ -145,7 +145,7 @@ def evidence(finding: FindingJson, repository: Repository) -> JsonObject:
             for name, fix in finding["fixes"].items()
         },
         "costs": None if lost is None else text(lost),
-        "also_seen": finding["also_seen"],
+        "also_seen": [text(each) for each in finding["also_seen"]],
         "documents": [text(each) for each in finding["documents"]],
         "page": f"whyidle://rules/{finding['rule']}",
     }

@@ -49,7 +49,8 @@ from tests.rules.phases import LIB
 from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
 from whyidle.monitor import rules
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.diagnosis.diagnose import Finding, diagnose
+from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.diagnosis.ranking import Finding
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.window import Window

@@ -20,7 +20,8 @@ from tests.sources.test_flight_recorder import entry
 from whyidle.monitor.app import debug_servers, windows
 from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
 from whyidle.monitor.core.finding import Severity
-from whyidle.monitor.diagnosis.diagnose import Finding, diagnose
+from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.diagnosis.ranking import Finding
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.standstill import Stand, Standstill
