@@ -35,6 +35,7 @@ from typing import Any, Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.checkpoints import in_checkpoint
 from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
 from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.window import Window
@@ -109,8 +110,7 @@ def _found(window: Window, memory: DeviceMemory, kept: float, state: float) -> F
 def _recomputes(window: Window) -> bool:
     """Tell whether the main thread was found where layers are wrapped for that."""
     for chain in window.job.stacks.chains:
-        lines = [line for line in (chain.leaf, chain.called) if line is not None]
-        if any(line.file.endswith("/torch/utils/checkpoint.py") for line in lines):
+        if in_checkpoint(chain):
             return True
         names = (name for line in chain.frames for name in called(line.file, line.line))
         if any(name.rpartition(".")[2] in _RECOMPUTES for name in names):

@@ -27,7 +27,6 @@ Beyond the documents, which say nothing of embeddings.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Final
 
@@ -94,7 +93,7 @@ def detect(window: Window) -> Verdict:
     # A piece of a step, or the first one, has other shares.
     if trace.steps < LEAST_STEPS:
         return window.lacks(Need.LONGER_TRACE)
-    made = asking(window.job, _MADE, math.inf)
+    made = asking(window.job, _MADE, None)
     if any(map(_is_read_as_a_whole, made)):
         return None
     updates = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
@@ -122,14 +121,17 @@ def detect(window: Window) -> Verdict:
 
 def _takes_sparse_ones(window: Window) -> bool:
     """Tell whether the optimizer has a sibling for sparse gradients, and nothing forbids any."""
-    kinds = {str(each.get("kind")) for each in optimizers_of(window)}
-    return kinds <= SPARSE and not asking(window.job, _FORBIDS)
+    return _kinds(window) <= SPARSE and not asking(window.job, _FORBIDS)
 
 
 def _times(window: Window) -> float:
     """Return how many times the gradient of a table its optimizer takes, at least."""
-    kinds = {str(each.get("kind")) for each in optimizers_of(window)}
+    kinds = _kinds(window)
     return OF_OPTIMIZER if kinds and kinds <= REMEMBERS else OF_PLAIN
+
+
+def _kinds(window: Window) -> set[str]:
+    return {str(each.get("kind")) for each in optimizers_of(window)}
 
 
 def _is_read_as_a_whole(place: Place) -> bool:

@@ -43,7 +43,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.loops import Looping, over_samples
+from whyidle.monitor.signals.loops import Looping, Way, over_samples
 from whyidle.monitor.signals.operators import PER_OPERATOR_S, steps_in
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
@@ -105,27 +105,30 @@ def _of_small(window: Window, trace: Traced) -> Found | None:
         return None
     # The rarest of the names in a short trace are left out, and what tells its steps with them.
     steps = steps_in(trace) or _by_pace(window, trace)
-    for counted, methods in ((_of_operations, True), (_of_pieces, False)):
+    for counted, way in ((_of_operations, Way.METHODS), (_of_pieces, Way.PIECES)):
         count = partial(counted, trace, steps)
-        loop = _loop(window, partial(_is_called_often, count), methods)
+        loop = _loop(window, partial(_is_called_often, count), way)
         times = None if loop is None else count(loop.calls)
         if loop is None or times is None or loop.inside < LEAST_SHARE:
             continue
         if _is_short(window, loop.inside / times[1].value):
-            back = 0.0 if methods else _back_through(trace, loop.calls, steps * times[1].value)
-            shares = min(loop.share, loop.inside + back), loop.inside if methods else loop.share
-            return _found(window, loop, shares, times)
+            if way is Way.METHODS:
+                # Without a gradient nothing goes back through it.
+                return _found(window, loop, (loop.inside, loop.inside), times)
+            back = _back_through(trace, loop.calls, steps * times[1].value)
+            least = min(loop.share, loop.inside + back)
+            return _found(window, loop, (least, loop.share), times)
     return None
 
 
 def _loop(
-    window: Window, fits: Callable[[set[str]], bool] | None = None, methods: bool = False
+    window: Window, fits: Callable[[set[str]], bool] | None = None, way: Way = Way.WHOLE
 ) -> Looping | None:
     rows = () if window.host is None else window.host.rows
     # A validation goes through batches as well, and what it calls trains nothing.
     steps = [row for row in rows if row.phase is Phase.STEP] or rows
     chains = ((row.frames, row.share) for row in steps)
-    return over_samples(step_samples(window.job).lines, chains, fits=fits, methods=methods)
+    return over_samples(step_samples(window.job).lines, chains, fits=fits, way=way)
 
 
 def _found(

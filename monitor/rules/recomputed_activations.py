@@ -47,6 +47,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import Chain, CodeLine
+from whyidle.monitor.signals.checkpoints import in_checkpoint
 from whyidle.monitor.signals.device_memory import device_memory
 from whyidle.monitor.signals.host_memory import room_on_host
 from whyidle.monitor.signals.sampling import step_samples
@@ -71,7 +72,6 @@ _BACK: Final = frozenset({"backward", "grad"})
 _OF_A_LOSS: Final = frozenset({"scale", "mean", "sum", "div", "prepare_for_backward"})
 _ENGINE: Final = re.compile(r".*/torch/(autograd/.*|_tensor|_compile|_dynamo/.*|overrides)\.py")
 _LAYERS: Final = re.compile(r".*/torch/(nn/modules/.*|utils/checkpoint)\.py")
-_CHECKPOINT: Final = re.compile(r".*/torch/utils/checkpoint\.py")
 _ASKS: Final = re.compile(
     r"gradient_checkpointing(_enable)?\b(?!\s*=\s*False)|\bcheckpoint(_sequential|_wrapper)?\("
     r"|apply_activation_checkpointing"
@@ -129,9 +129,7 @@ def _again(window: Window) -> tuple[float, float]:
 
 def _is_seen(window: Window) -> bool:
     """Tell whether the main thread was found where layers are wrapped for that."""
-    chains = window.job.stacks.chains
-    lines = (line for chain in chains for line in (chain.called, chain.leaf) if line is not None)
-    return any(_CHECKPOINT.fullmatch(line.file) for line in lines)
+    return any(map(in_checkpoint, window.job.stacks.chains))
 
 
 def _is_within(chain: Chain) -> bool:
@@ -166,11 +164,8 @@ def _back_at(chain: Chain) -> int | None:
 
 def _in_threads(window: Window) -> tuple[float, float]:
     """Return in what part of the looks the pass back's own thread was found in a checkpoint."""
-    found = 0.0
-    for chain, counts in window.job.threads.chains.items():
-        lines = (line for line in (chain.called, chain.leaf) if line is not None)
-        if any(_CHECKPOINT.fullmatch(line.file) for line in lines):
-            found += counts.samples
+    chains = window.job.threads.chains.items()
+    found = sum(counts.samples for chain, counts in chains if in_checkpoint(chain))
     return (min(1.0, found / window.job.stacks.samples),) * 2
 
 

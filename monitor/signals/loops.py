@@ -94,20 +94,19 @@ def over_samples(
     chains: Iterable[tuple[tuple[CodeLine, ...], float]] = (),
     *,
     fits: Callable[[set[str]], bool] | None = None,
-    methods: bool = False,
+    way: Way = Way.WHOLE,
 ) -> Looping | None:
     """Return the time on such loops, at any depth of calls; ``None``: no source could be read.
 
     ``chains`` are the user's lines from the innermost out, with shares; without them ``lines``.
     With ``fits`` those of whose calls it says so, by the last parts of their names; a pass that
-    takes its part by a place in something calls ``__getitem__``. With ``methods`` also where these
-    are methods of what the loop goes through: rows of a batch, but as well a list of metrics.
+    takes its part by a place in something calls ``__getitem__``. By ``Way.METHODS`` these may be
+    methods of what the loop goes through: rows of a batch, but as well a list of metrics.
     """
     stacks = list(chains) or [((_code(line),), line.share) for line in lines]
     stacks = [(frames, share) for frames, share in stacks if frames]
     if not any(tree_of(frames[0].file) for frames, _ in stacks):
         return None
-    way = Way.WHOLE if fits is None else Way.METHODS if methods else Way.PIECES
     found = [(frames, share, _sample_loop(frames, way)) for frames, share in stacks]
     training = {spot for frames, _, _ in found for spot in _trained(frames)}
     inside = [(f, share, at) for f, share, at in found if at and _spot(*at) not in training]

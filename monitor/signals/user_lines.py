@@ -40,10 +40,9 @@ _TAKES_BACK: Final = re.compile(r"remove|removeHandler|remove_callback|clear")
 _NUMBERS: Final = re.compile(r"(.*\.)?(item|float|int|len|perf_counter|time|str|round)")
 
 
-def own(places: Iterable[Place], most: float = MOST) -> tuple[Place, ...]:
+def own(places: Iterable[Place], most: int | None = MOST) -> tuple[Place, ...]:
     """Leave out the lines of frameworks, of installed packages, and of generated code."""
-    found = tuple(place for place in places if is_users(place.file))
-    return found if most >= len(found) else found[: int(most)]
+    return tuple(place for place in places if is_users(place.file))[:most]
 
 
 def of_slice(window: Window, part: Slice) -> tuple[Place, ...]:
@@ -66,7 +65,7 @@ def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
     return seen(job, lambda line: (line.file, line.line) in wanted) or own(places)
 
 
-def asking(job: Recorded, pattern: re.Pattern[str], most: float = MOST) -> tuple[Place, ...]:
+def asking(job: Recorded, pattern: re.Pattern[str], most: int | None = MOST) -> tuple[Place, ...]:
     """Return the lines that ask for something, in the files that the main thread was found in."""
     files = dict.fromkeys(line.file for line in job.lines)
     found = (
