@@ -1,0 +1,159 @@
+"""Much of what each step computes is padding.
+
+## What it sees
+By a look at one batch in many, how long the rows of a DataLoader are, and the longest of each batch
+without what is the same up to their end: tokens, or samples of sound, that lie in main memory.
+
+## Why it costs
+Rows that are all filled up to the longest that there may ever be are computed to their end: layers
+take as many times longer as the rows are, attention the square of that. Masks make the results
+right, and nothing faster.
+
+## How to fix
+Fill each batch up to its own longest row, in the collating function
+(`DataCollatorWithPadding(padding="longest")`). Rows of a like length in one batch leave less to
+fill (`train_sampling_strategy="group_by_length"`, in older versions `group_by_length=True`); several
+short ones in one row leave next to nothing. Where each new length compiles anew, round up to a few.
+
+## When it is wrong
+A model that skips the padding has no use for shorter rows: packed sequences, nested tensors,
+attention of varied lengths. Where the code shows that, nothing is said; where it cuts rows to a
+length that it finds out, the range begins at nothing. A compiled step may want one length. Batches
+that no DataLoader gives, or that are on a GPU already, are not looked at, nor are those of JAX.
+
+## Documents
+Beyond the documents: their batches are pictures.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.operators import overhead
+from whyidle.monitor.signals.source import text_of, tree_of, variables
+from whyidle.monitor.signals.user_lines import asking, own
+from whyidle.monitor.signals.window import Window
+
+# Rows may be this much longer than they need to be.
+LEAST: Final = 0.2
+# Who packs rows computes no padding.
+_SKIPS: Final = re.compile(
+    r"pack_padded_sequence|pack_sequence|nested_tensor|\bvarlen|cu_seqlens|flex_attention"
+)
+# Who asks for one length, or fills rows up.
+_ONE_LENGTH: Final = re.compile(r"""padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True""")
+_FILLS: Final = re.compile(r"(?i)\b\w*(full|zeros|ones|empty|fill)\w*\(.*pad|\b(\w*_)?pad(_\w+)?\(")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge how much of a batch nobody needs."""
+    if window.frameworks and not window.uses("pytorch"):
+        return None
+    said = window.fact("padding")
+    if not isinstance(said, Mapping):
+        return window.lacks(Need.INSIDE, "rows of a batch of a DataLoader, in main memory")
+    length, longest = said["length"], said["longest"]
+    needed = longest / length
+    if needed > 1 - LEAST or _skips(window):
+        return None
+    computes = _computes(window)
+    if computes is None:
+        return window.lacks(Need.TRACE)
+    least, most = computes
+    if any(_cuts(file) for file in _files(window)):
+        least = 0.0
+    measure = window.job.measure
+    return Found(
+        # Layers take as long as rows are, attention the square of it.
+        gain=Gain.between(least * (1 - needed), most * (1 - needed**2)),
+        evidence=(
+            Evidence.of("length of a row", measure(length, "count")),
+            Evidence.of("the longest of a batch needs", measure(longest, "count")),
+            Evidence.of("a row needs on average", measure(said["mean"], "count")),
+            Evidence.of("batches looked at", measure(said["batches"], "count")),
+        ),
+        where=_where(window),
+        slice=Slice.COMPUTE,
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _computes(window: Window) -> tuple[float, float] | None:
+    """Return the least and the most of a step that takes longer for longer rows."""
+    work = window.share(Slice.COMPUTE)
+    if work is None:
+        return None
+    updates = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
+    most = max(0.0, work.value - (updates.value if updates and window.device == "cpu" else 0.0))
+    cost = overhead(window) if window.device == "cpu" else None
+    # An operator's own price is the same for any length; what kernels of a GPU cost is not known.
+    fixed = most / 2 if cost is None else cost.share
+    return max(0.0, most - fixed), most
+
+
+def _files(window: Window) -> list[str]:
+    return [each.file for each in own(map(Place.at, window.job.lines), most=None)]
+
+
+def _skips(window: Window) -> bool:
+    if window.trace is not None and window.trace.calls(r"aten::_pack_padded_sequence"):
+        return True
+    return any(_SKIPS.search(text_of(file) or "") for file in dict.fromkeys(_files(window)))
+
+
+def _cuts(file: str) -> bool:
+    """Tell whether rows are cut to a length that is found out: ``ids = ids[:, :longest]``."""
+    tree = tree_of(file)
+    return tree is not None and any(True for _ in _cutting(tree))
+
+
+def _cutting(tree: ast.AST) -> Iterator[ast.Subscript]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(slice=ast.Tuple(elts=[ast.Slice(), ast.Slice(lower=None, upper=to), *_])):
+                names = set() if to is None else variables(to)
+                # What belongs to the model is cut to the rows, and not they.
+                if names and not isinstance(node.value, ast.Attribute) and not _of_shape(to):
+                    yield node
+
+
+def _of_shape(length: Any) -> bool:
+    attributes = {x.attr for x in ast.walk(length) if isinstance(x, ast.Attribute)}
+    return bool(attributes & {"shape", "size"})
+
+
+def _where(window: Window) -> tuple[Place, ...]:
+    return asking(window.job, _ONE_LENGTH) or asking(window.job, _FILLS)
+
+
+rule = Rule(
+    title="Much of what each step computes is padding",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Fill each batch up to its own longest row, and take rows of a like length together.",
+            """\
+def collate(rows):  # of DataLoader(.., collate_fn=collate)
+    rows = [torch.as_tensor(row) for row in rows]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)""",
+        ),
+    },
+    detect=detect,
+    symptom_of=(),
+)
