@@ -1,8 +1,9 @@
-"""What the constants of two rules stand on: steps of PyTorch on a CPU, with a fault and without.
+"""What the constants of three rules stand on: steps of PyTorch on a CPU, with a fault and without.
 
 Embeddings with dense gradients beside sparse ones: how long the gradient takes beside looking the
 rows up, by a profile, and what part of the step comes back. Layers that are checkpointed beside the
-same layers that are not: what part of the step the second pass takes, and what part comes back.
+same layers that are not: what part of the step the second pass takes, and what part comes back. Rows of tokens that are padded
+beside the same rows as long as they need to be: what comes back for each part of a row less.
 Both ways of a pair take turns, so that a slow moment of the machine meets both.
 
 Run: .venv/bin/python benchmarks/step_costs.py [--json]
@@ -104,11 +105,8 @@ def embeddings() -> dict[str, dict[str, float]]:
     return found
 
 
-class Timed(nn.Module):
-    """A layer whose second passes are timed: a checkpoint ends one early, by an exception."""
-
-    goes_back = False
-    took_s = 0.0
+class Bare(nn.Module):
+    """A layer of which only the activations come out."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -116,12 +114,23 @@ class Timed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the layer."""
+        out = self.layer(x)
+        return out if isinstance(out, Tensor) else out[0]
+
+
+class Timed(Bare):
+    """One whose second passes are timed: a checkpoint ends one early, by an exception."""
+
+    goes_back = False
+    took_s = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run the layer."""
         began = time.perf_counter()
         try:
-            out = self.layer(x)
+            return super().forward(x)
         finally:
             Timed.took_s += Timed.goes_back * (time.perf_counter() - began)
-        return out if isinstance(out, Tensor) else out[0]
 
 
 def convolution(width: int) -> nn.Module:
@@ -194,6 +203,55 @@ def recomputed() -> dict[str, dict[str, float]]:
     return found
 
 
+# What makes a layer, how many of them and how wide; rows, their length, and what they need of it.
+PADDED: tuple[tuple[Callable[[int], nn.Module], int, int, int, int, float], ...] = (
+    (transformer, 4, 64, 16, 64, 0.4),
+    (transformer, 3, 128, 16, 192, 0.3),
+    (transformer, 2, 192, 32, 96, 0.5),
+    (transformer, 2, 96, 64, 64, 0.375),
+    (transformer, 2, 128, 8, 512, 0.25),
+    (transformer, 2, 256, 8, 256, 0.6),
+    (recurrent, 2, 64, 32, 96, 0.4),
+    (recurrent, 1, 128, 16, 200, 0.25),
+    (perceptron, 3, 128, 16, 128, 0.5),
+    (perceptron, 2, 256, 32, 64, 0.3),
+)
+VOCABULARY = 3000
+
+
+def reading(layers: nn.ModuleList, shape: tuple[int, int], width: int) -> Callable[[], None]:
+    """Return a step of training of these layers on rows of tokens."""
+    embedding, head = nn.Embedding(VOCABULARY, width), nn.Linear(width, 10)
+    parameters = [p for each in (embedding, layers, head) for p in each.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3)
+
+    def step() -> None:
+        x = embedding(torch.randint(VOCABULARY, shape))
+        optimizer.zero_grad()
+        for layer in layers:
+            x = layer(x)
+        head(x.mean(1)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def padded() -> dict[str, dict[str, float]]:
+    """Return what padding costs, by the layers."""
+    found = {}
+    for kind, number, width, rows, length, needs in PADDED:
+        layers = nn.ModuleList(Bare(kind(width)) for _ in range(number))
+        long, short = (reading(layers, (rows, n), width) for n in (length, round(length * needs)))
+        with_it, without = in_turns(long, short)
+        back = 1 - without / with_it
+        found[f"{kind.__name__}, {number} of {width}, {rows} rows of {length}"] = {
+            "needs": needs,
+            "comes_back": round(back, 2),
+            "times": round(back / (1 - needs), 2),
+        }
+    return found
+
+
 def main() -> None:
     """Print them."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -202,7 +260,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    result = {"dense_gradients_of_a_table": embeddings(), "layers_again": recomputed()}
+    result = {
+        "dense_gradients_of_a_table": embeddings(),
+        "layers_again": recomputed(),
+        "padded_rows": padded(),
+    }
     if given.json:
         print(json.dumps(result))
         return

@@ -47,6 +47,9 @@ SETTINGS = {
 KINDS = {0: "map", 1: "iterable"}
 # Stands for an iterator's first batch without samples; one less for each sample that it has.
 FIRST = -2
+# What looks at the next batch, under ``LOOK``; hooks only check whether there is something in it.
+batch_looks: dict[str, Callable[[Any], None]] = {}
+LOOK = "look"
 # Fast is more than so many in a second; a wait is long from here on.
 MANY = 500
 LONG_NS = 100_000
@@ -137,6 +140,7 @@ class LoaderWaits(Part):
         main_call = self.context.steps.main_call
         pending, run_pending = main_call.pending_for_batches, main_call.run_pending
         number, active = self._downsampler.number, self._downsampler.active
+        looks = batch_looks
 
         def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
             if active and number() % ROUND >= BURST and id(iterator) in sizes:
@@ -163,6 +167,8 @@ class LoaderWaits(Part):
                 put((ident(), began, clock() - began, samples))
             if pending:
                 run_pending()
+            if looks and (look := looks.pop(LOOK, None)) is not None:
+                look(batch)
             return batch
 
         copy_names(__next__, original)

@@ -7,6 +7,7 @@ the agent's thread: until then nothing of the job's is kept alive.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 from ..framework import Part
 from ..main_thread import is_ours
@@ -123,11 +124,12 @@ def _tensors(batch: Any, tensor: Any) -> list[Any]:
             if kind is tensor:
                 found.append(thing)
             elif is_a(kind, tuple):
-                deeper.extend(tuple.__iter__(thing))
+                deeper.extend(islice(tuple.__iter__(thing), MOST_THINGS))
             elif kind is list:
-                deeper.extend(thing)
+                deeper.extend(islice(thing, MOST_THINGS))
             elif not is_a(kind, tensor):
-                deeper.extend((thing if kind is dict else attributes(thing)).values())
+                within = thing if kind is dict else attributes(thing)
+                deeper.extend(islice(within.values(), MOST_THINGS))
         level = deeper[:MOST_THINGS]
     return found
 

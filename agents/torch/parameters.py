@@ -37,7 +37,7 @@ class Getters:
 
     def __init__(self) -> None:
         self.number, self.size, self.dtype, self.device = (
-            _of_c(name) for name in ("numel", "element_size", "dtype", "device")
+            of_c(name) for name in ("numel", "element_size", "dtype", "device")
         )
         self.tensor = need("torch", "Tensor")
         self._parameter = need("torch.nn.parameter", "Parameter")
@@ -145,7 +145,8 @@ class Parameters(Part):
             self._tally.add(parameter, self._ask)
 
 
-def _of_c(name: str) -> Any:
+def of_c(name: str) -> Any:
+    """Return one of the getters; raises Missing where somebody has put Python in its place."""
     found = need("torch", "Tensor", name)
     if type(found) not in {MethodDescriptorType, GetSetDescriptorType}:
         raise Missing(f"torch.Tensor.{name} is not of C")

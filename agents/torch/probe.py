@@ -16,6 +16,9 @@ The facts of its state, each as far as it is known:
     batch_size                   of the loader that was seen first
     loaders                      [{workers, pin_memory, persistent_workers, prefetch_factor,
                                  batch_size, kind: "map" or "iterable", dataset}], the latest first
+    padding                      {length, longest, mean, batches}: how long the rows of the batches
+                                 are that were looked at, and the longest of each and all of them
+                                 without what is the same up to their end; means of ``batches``
     parallel                     what is around the model: "DistributedDataParallel",
                                  "FullyShardedDataParallel", "fully_shard", ..
     world_size, rank, distributed_backend
@@ -46,6 +49,7 @@ from .loaders import LoaderWaits
 from .memory import CudaMemory
 from .model import Model
 from .optimizers import Optimizers
+from .padding import Padding
 from .parallel import Processes
 from .parameters import Parameters
 from .precision import Autocasts, Switches
@@ -78,6 +82,7 @@ class TorchProbe(FrameworkProbe):
         OptimizerSteps,
         ProfilerSteps,
         LoaderWaits,
+        Padding,
         Reads,
         Compilations,
         Autocasts,

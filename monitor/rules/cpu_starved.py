@@ -314,6 +314,9 @@ def _gain(window: Window, lost: float, *, is_limited: bool) -> Gain:
     fits = wanted is None or cores is None or wanted.value <= cores.value
     alone = _processes(window) < 2 and not _others_take(window)
     least = BACK_LEAST if alone else BACK_LEAST_OF_SEVERAL
+    if _workers(window) and not is_limited and not _wants_too_many(window):
+        # What a worker leaves of a core one thread less does not use.
+        least = 0.0
     at_most = 1.0 if is_limited and fits else BACK_MOST_OF_OWN
     return Gain.between(least * lost, min(_most(window), at_most * lost))
 

@@ -12,7 +12,7 @@ right, and nothing faster.
 ## How to fix
 Fill each batch up to its own longest row, in the collating function
 (`DataCollatorWithPadding(padding="longest")`). Rows of a like length in one batch leave less to
-fill (`train_sampling_strategy="group_by_length"`, in older versions `group_by_length=True`); several
+fill (`group_by_length=True`, later `train_sampling_strategy="group_by_length"`); several
 short ones in one row leave next to nothing. Where each new length compiles anew, round up to a few.
 
 ## When it is wrong
@@ -30,7 +30,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
@@ -45,19 +45,24 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.operators import overhead
+from whyidle.monitor.signals.operators import work_free
 from whyidle.monitor.signals.source import text_of, tree_of, variables
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
 # Rows may be this much longer than they need to be.
 LEAST: Final = 0.2
+# What comes back for each part of a row less, of what is no operator's own price: 0.97 to 1.19 of
+# ten networks on a CPU (``benchmarks/step_costs.py``), most with attention over long rows.
+BACK: Final = (0.95, 1.2)
 # Who packs rows computes no padding.
 _SKIPS: Final = re.compile(
     r"pack_padded_sequence|pack_sequence|nested_tensor|\bvarlen|cu_seqlens|flex_attention"
 )
 # Who asks for one length, or fills rows up.
-_ONE_LENGTH: Final = re.compile(r"""padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True""")
+_ONE_LENGTH: Final = re.compile(
+    r"""padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True"""
+)
 _FILLS: Final = re.compile(r"(?i)\b\w*(full|zeros|ones|empty|fill)\w*\(.*pad|\b(\w*_)?pad(_\w+)?\(")
 
 
@@ -69,8 +74,8 @@ def detect(window: Window) -> Verdict:
     if not isinstance(said, Mapping):
         return window.lacks(Need.INSIDE, "rows of a batch of a DataLoader, in main memory")
     length, longest = said["length"], said["longest"]
-    needed = longest / length
-    if needed > 1 - LEAST or _skips(window):
+    spare = 1 - longest / length
+    if spare < LEAST or _skips(window):
         return None
     computes = _computes(window)
     if computes is None:
@@ -80,8 +85,9 @@ def detect(window: Window) -> Verdict:
         least = 0.0
     measure = window.job.measure
     return Found(
-        # Layers take as long as rows are, attention the square of it.
-        gain=Gain.between(least * (1 - needed), most * (1 - needed**2)),
+        gain=Gain.between(
+            BACK[0] * least * spare, most * min(BACK[1] * spare, 1 - (1 - spare) ** 2)
+        ),
         evidence=(
             Evidence.of("length of a row", measure(length, "count")),
             Evidence.of("the longest of a batch needs", measure(longest, "count")),
@@ -101,9 +107,10 @@ def _computes(window: Window) -> tuple[float, float] | None:
         return None
     updates = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
     most = max(0.0, work.value - (updates.value if updates and window.device == "cpu" else 0.0))
-    cost = overhead(window) if window.device == "cpu" else None
-    # An operator's own price is the same for any length; what kernels of a GPU cost is not known.
-    fixed = most / 2 if cost is None else cost.share
+    # An operator's own price is the same for any length; how much that is on a GPU is not known.
+    fixed = most / 2
+    if window.device == "cpu" and window.trace is not None:
+        fixed = work_free(window.trace)
     return max(0.0, most - fixed), most
 
 
@@ -120,20 +127,24 @@ def _skips(window: Window) -> bool:
 def _cuts(file: str) -> bool:
     """Tell whether rows are cut to a length that is found out: ``ids = ids[:, :longest]``."""
     tree = tree_of(file)
-    return tree is not None and any(True for _ in _cutting(tree))
+    return tree is not None and next(_cutting(tree), None) is not None
 
 
 def _cutting(tree: ast.AST) -> Iterator[ast.Subscript]:
     for node in ast.walk(tree):
-        match node:
-            case ast.Subscript(slice=ast.Tuple(elts=[ast.Slice(), ast.Slice(lower=None, upper=to), *_])):
-                names = set() if to is None else variables(to)
-                # What belongs to the model is cut to the rows, and not they.
-                if names and not isinstance(node.value, ast.Attribute) and not _of_shape(to):
-                    yield node
+        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+            continue
+        _, *rest = node.slice.elts
+        last = rest[0] if rest else None
+        if not isinstance(last, ast.Slice) or last.lower is not None or last.upper is None:
+            continue
+        # What belongs to the model is cut to the rows, and not they.
+        is_rows = variables(last.upper) and not isinstance(node.value, ast.Attribute)
+        if is_rows and not _of_shape(last.upper):
+            yield node
 
 
-def _of_shape(length: Any) -> bool:
+def _of_shape(length: ast.expr) -> bool:
     attributes = {x.attr for x in ast.walk(length) if isinstance(x, ast.Attribute)}
     return bool(attributes & {"shape", "size"})
 
@@ -155,5 +166,4 @@ def collate(rows):  # of DataLoader(.., collate_fn=collate)
         ),
     },
     detect=detect,
-    symptom_of=(),
 )

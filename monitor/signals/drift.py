@@ -37,17 +37,23 @@ class Drift:
 
 
 def drift_of(
-    points: Sequence[Point], stacks: Sequence[Mapping[str, Any]], cores: Sequence[Point] = ()
+    medians: Sequence[Point],
+    stacks: Sequence[Mapping[str, Any]],
+    cores: Sequence[Point] = (),
+    paces: Sequence[Point] = (),
 ) -> Drift | None:
     """Return how steps went; ``None``: too few are known.
 
-    ``stacks`` come in their order; ``cores`` are those that the job ran on.
+    ``stacks`` come in their order; ``cores`` are those that the job ran on. Of a long and a short
+    step in turns the median is the one or the other by chance: the steps in a second tell as well.
     """
-    values = [point.mean for point in points if point.mean]
-    if len(values) < LEAST_POINTS:
+    known = [[point.mean for point in medians if point.mean]]
+    known.append([1 / point.mean for point in paces if point.mean])
+    known = [values for values in known if len(values) >= LEAST_POINTS]
+    if not known:
         return None
-    third = len(values) // 3
-    early, late = statistics.median(values[:third]), statistics.median(values[-third:])
+    values = min(known, key=_rise)
+    early, late = _ends(values)
     pairs = [(b > a) - (b < a) for a, b in combinations(values, 2)]
     order = sum(pairs) / len(pairs)
     lines = _grown(stacks, early, late)
@@ -55,12 +61,19 @@ def drift_of(
     return Drift(early, late, statistics.median(values), order, lines, work, moved)
 
 
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    third = len(values) // 3
+    return statistics.median(values[:third]), statistics.median(values[-third:])
+
+
+def _rise(values: Sequence[float]) -> float:
+    early, late = _ends(values)
+    return late / early
+
+
 def _work(cores: Sequence[Point], longer: float) -> float | None:
     values = [point.mean for point in cores if point.mean]
-    third = len(values) // 3
-    if len(values) < LEAST_POINTS:
-        return None
-    return longer * statistics.median(values[-third:]) / statistics.median(values[:third])
+    return longer * _rise(values) if len(values) >= LEAST_POINTS else None
 
 
 def _grown(

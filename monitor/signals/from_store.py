@@ -167,6 +167,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
             _series(reader, m.JOB_STEP_P50, (run.id,), steady),
             kept,
             _series(reader, m.JOB_CPU, (run.id,), steady),
+            _series(reader, m.JOB_STEPS, (run.id,), steady),
         ),
         standstill=standstill_of(reader, run, mine, span.end_ms),
         stopped=stopped_of(reader, run, span.end_ms),

@@ -86,7 +86,7 @@ class Adding:
             path=path,
             kernels=kernels(self._kernels, len(found)),
             hotspots=self._hotspots(reports),
-            calls=[] if calls is None else listed(calls, most_called(calls), trace, found),
+            calls=[] if calls is None else listed(calls, most_called(calls, trace), trace, found),
             graphs=GraphLaunches(
                 sum(one.count for one in self._graphs), sum(one.shown for one in self._graphs)
             ),

@@ -19,6 +19,8 @@ LONGEST_LIST: Final = 60
 # Frames of Python are lines of code, not calls of a framework; a capture has its own account.
 _LEFT_OUT: Final = (Cause.PYTHON, Cause.BLOCKED, Cause.GC)
 _TWICE: Final = "PjitFunction("
+# Seldom and short, and yet asked for: what a backward pass of torch's begins with.
+ALWAYS_LISTED: Final = frozenset({"aten::ones_like"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def calls(trace: Trace, steps: TraceSteps) -> list[CallTotal]:
     """Return the most frequent calls and the longest ones, the most frequent first."""
     rows = _rows(trace.host)
     sums = _sums(trace, rows, steps)
-    names = most_called(sums)
+    names = most_called(sums, trace)
     for name in names:
         if trace.names[name].startswith(_TWICE):
             one = _outermost(trace.host, rows[trace.host.name[rows] == name], steps)
@@ -68,12 +70,13 @@ def listed(sums: CallSums, names: list[int], trace: Trace, steps: TraceSteps) ->
     return sorted(found, key=lambda called: -called.count)
 
 
-def most_called(sums: CallSums) -> list[int]:
-    """Return the names of the most frequent calls, and of the longest ones."""
+def most_called(sums: CallSums, trace: Trace) -> list[int]:
+    """Return the names of the most frequent calls, of the longest ones, and of some others."""
     most = np.argsort(-sums.count, kind="stable")[:LONGEST_LIST]
     longest = np.argsort(-sums.total, kind="stable")[:LONGEST_LIST]
-    both = dict.fromkeys([*most.tolist(), *longest.tolist()])
-    return [name for name in both if sums.count[name]]
+    asked = [at for at in range(len(sums)) if trace.names[at] in ALWAYS_LISTED]
+    every = dict.fromkeys([*most.tolist(), *longest.tolist(), *asked])
+    return [name for name in every if sums.count[name]]
 
 
 def _rows(host: Spans) -> Ints:

@@ -94,9 +94,10 @@ def work():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
     best = torch.optim.SGD(model.parameters(), lr=0.01)
-    x = torch.randn(64, 32)
+    # Filled up with zeros, to different lengths: as the agent looks for.
+    rows = torch.randn(320, 32) * (torch.arange(32) < torch.randint(4, 20, (320, 1)))
     losses = []
-    for _ in range(5):
+    for (x,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch_size=64):
         best.zero_grad()
         loss = (model(x) ** 2).mean()
         loss.backward()

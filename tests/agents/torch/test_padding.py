@@ -15,7 +15,7 @@ from whyidle.agents.torch.loaders import LOOK, batch_looks
 
 torch = pytest.importorskip("torch")
 
-Parts = namedtuple("Parts", "tokens labels")  # noqa: PYI024  as batches are written
+Parts = namedtuple("Parts", "tokens labels")
 LENGTHS = (12, 40, 7, 25, 30, 19, 22, 31)
 
 
@@ -26,7 +26,7 @@ class Held:
 
 def tokens(width: int = 64, pad: int = 0) -> Any:
     rows = torch.full((len(LENGTHS), width), pad)
-    for row, length in zip(rows, LENGTHS):
+    for row, length in zip(rows, LENGTHS, strict=True):
         row[:length] = torch.arange(5, 5 + length)
     return rows
 

@@ -23,7 +23,7 @@ RELIED_ON = [
     ("torch.profiler.profiler", "profile.step", "profiler steps"),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "loader waits"),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter.__next__", "loader waits"),
-    ("torch", "Tensor", "reads, parameters, optimizers"),
+    ("torch", "Tensor", "padding, reads, parameters, optimizers"),
     ("torch._C", "TensorBase", "reads"),
     ("torch._C", "is_anomaly_enabled", "debugging modes"),
     ("torch.amp.autocast_mode", "autocast", "autocast"),
@@ -33,10 +33,14 @@ RELIED_ON = [
     ("torch.distributed.distributed_c10d", "_world", "torch.distributed"),
     ("torch.distributed.distributed_c10d", "_world._default_pg", "torch.distributed"),
     ("torch._C", "DisableTorchFunctionSubclass", "parameters, optimizers"),
+    ("torch._C", "DisableTorchFunction", "padding"),
+    ("ctypes", "_string_at", "padding"),
 ]
 # What every part relies on that replaces something of the job's.
 COMPILER = ["set_code_exec_strategy", "_FrameAction", "_FrameAction.SKIP", "_FrameExecStrategy"]
-PATCHING = {"optimizer steps", "profiler steps", "loader waits", "reads", "autocast"}
+PATCHING = {
+    "optimizer steps", "profiler steps", "loader waits", "padding", "reads", "autocast",
+}  # fmt: skip
 MODULES = sorted({module for module, _, _ in RELIED_ON if "." in module} - {"torch._C"})
 
 
