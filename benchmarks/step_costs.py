@@ -1,9 +1,11 @@
-"""What the constants of three rules stand on: steps of PyTorch on a CPU, with a fault and without.
+"""What the constants of four rules stand on: steps of PyTorch on a CPU, with a fault and without.
 
 Embeddings with dense gradients beside sparse ones: how long the gradient takes beside looking the
 rows up, by a profile, and what part of the step comes back. Layers that are checkpointed beside the
-same layers that are not: what part of the step the second pass takes, and what part comes back. Rows of tokens that are padded
-beside the same rows as long as they need to be: what comes back for each part of a row less.
+same layers that are not: what part of the step the second pass takes, and what part comes back.
+Rows of tokens that are padded beside the same rows as long as they need to be: what comes back for
+each part of a row less. Layers that nobody updates, with gradients and without: what part of the
+step the backward pass takes, and what comes back, with something trained below them or nothing.
 Both ways of a pair take turns, so that a slow moment of the machine meets both.
 
 Run: .venv/bin/python benchmarks/step_costs.py [--json]
@@ -249,6 +251,49 @@ def padded() -> dict[str, dict[str, float]]:
             "comes_back": round(back, 2),
             "times": round(back / (1 - needs), 2),
         }
+    return found
+
+
+def headed(
+    layers: nn.ModuleList, shape: tuple[int, ...], took: list[float], *, below: bool, frozen: bool
+) -> Callable[[], None]:
+    """Return a step that trains a head behind these layers, and perhaps a number before them."""
+    head, scale = nn.Linear(shape[-1], 10), nn.Parameter(torch.ones(shape[-1]))
+    optimizer = torch.optim.AdamW([*head.parameters(), scale], lr=1e-3)
+
+    def step() -> None:
+        layers.requires_grad_(not frozen)
+        layers.zero_grad()
+        optimizer.zero_grad()
+        x = torch.randn(shape)
+        x = x * scale if below else x
+        for layer in layers:
+            x = layer(x)
+        loss = head(x).square().mean()
+        began = time.perf_counter()
+        loss.backward()
+        took.append(time.perf_counter() - began)
+        optimizer.step()
+
+    return step
+
+
+def unused() -> dict[str, dict[str, float]]:
+    """Return what gradients cost that nobody uses, by the layers and what lies below them."""
+    found = {}
+    for kind, number, width, shape in NETWORKS:
+        layers = nn.ModuleList(Bare(kind(width)) for _ in range(number))
+        for below in (False, True):
+            took: list[float] = []
+            whole = headed(layers, shape, took, below=below, frozen=False)
+            part = headed(layers, shape, [], below=below, frozen=True)
+            with_it, without = in_turns(whole, part)
+            back, comes = 1e3 * sum(took[3:]) / TURNS / with_it, 1 - without / with_it
+            found[f"{kind.__name__}, {number} of {width}{', one below' * below}"] = {
+                "backward": round(back, 2),
+                "comes_back": round(comes, 2),
+                "times": round(comes / back, 2),
+            }
     return found
 
 

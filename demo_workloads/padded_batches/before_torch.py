@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 SEED = 1
 WORDS, WIDTH, LAYERS, LONGEST, CLASSES = 2000, 96, 3, 160, 5
@@ -36,9 +36,16 @@ class Classifier(nn.Module):
         return torch.relu(self.head(x.sum(1) / (~pad).sum(1, keepdim=True)))
 
 
-def texts() -> list[Text]:
-    lengths = torch.randint(8, 40, (TEXTS,)).tolist()
-    return [(torch.randint(1, WORDS, (n,)), n % CLASSES) for n in lengths]
+class Texts(Dataset[Text]):
+    def __init__(self) -> None:
+        lengths = torch.randint(8, 40, (TEXTS,)).tolist()
+        self.rows = [(torch.randint(1, WORDS, (n,)), n % CLASSES) for n in lengths]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Text:
+        return self.rows[index]
 
 
 def collate(samples: list[Text]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,7 +65,7 @@ def train(seconds: float, steps: int) -> None:
     torch.set_num_threads(1)
     model = Classifier().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    loader = DataLoader(texts(), BATCH, shuffle=True, drop_last=True, collate_fn=collate)
+    loader = DataLoader(Texts(), BATCH, shuffle=True, drop_last=True, collate_fn=collate)
     done, took, began = 0, 0.0, time.perf_counter()
     for step, (ids, labels) in enumerate(endless(loader), 1):
         loss = nn.functional.cross_entropy(model(ids.to(DEVICE)), labels.to(DEVICE))

@@ -57,13 +57,13 @@ LEAST: Final = 0.2
 BACK: Final = (0.95, 1.2)
 # Who packs rows computes no padding.
 _SKIPS: Final = re.compile(
-    r"pack_padded_sequence|pack_sequence|nested_tensor|\bvarlen|cu_seqlens|flex_attention"
+    r"pack_padded_sequence|pack_sequence|\bnested_tensor|\bvarlen|cu_seqlens|flex_attention"
 )
 # Who asks for one length, or fills rows up.
 _ONE_LENGTH: Final = re.compile(
     r"""padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True"""
 )
-_FILLS: Final = re.compile(r"(?i)\b\w*(full|zeros|ones|empty|fill)\w*\(.*pad|\b(\w*_)?pad(_\w+)?\(")
+_FILLS: Final = re.compile(r"(?i)\b(new_)?(full|zeros|ones|empty)\w*\(.*pad|\b(\w*_)?pad(_\w+)?\(")
 
 
 def detect(window: Window) -> Verdict:
@@ -134,14 +134,14 @@ def _cutting(tree: ast.AST) -> Iterator[ast.Subscript]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
             continue
-        _, *rest = node.slice.elts
-        last = rest[0] if rest else None
-        if not isinstance(last, ast.Slice) or last.lower is not None or last.upper is None:
-            continue
-        # What belongs to the model is cut to the rows, and not they.
-        is_rows = variables(last.upper) and not isinstance(node.value, ast.Attribute)
-        if is_rows and not _of_shape(last.upper):
-            yield node
+        match node.slice.elts:
+            case [ast.Slice(), ast.Slice(lower=None, upper=ast.expr() as length), *_]:
+                # What belongs to the model is cut to the rows, and not they.
+                is_rows = variables(length) and not isinstance(node.value, ast.Attribute)
+                if is_rows and isinstance(node.ctx, ast.Load) and not _of_shape(length):
+                    yield node
+            case _:
+                pass
 
 
 def _of_shape(length: ast.expr) -> bool:

@@ -42,7 +42,9 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.operators import optimizers_of, tensors_of
+from whyidle.monitor.signals.source import calls, last
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
@@ -52,9 +54,9 @@ LEAST_TIMES: Final = 1.5
 LEAST_MORE: Final = 4
 # An agent names no more optimizers than these.
 MOST_OPTIMIZERS: Final = 8
-# Of a backward pass that goes through all of a part only to reach what is below, the gradients of
-# weights are a half; where nothing is below, all of it comes back.
-WEIGHTS: Final = 0.4
+# What comes back of a backward pass (``benchmarks/step_costs.py``): where something below has to be
+# reached 0.28 to 0.55 of it, else 0.93 to 1.14, as no activations are kept then.
+BACK: Final = (0.28, 1.14)
 # On a GPU it is as long as two forward passes, of all that is computed.
 ON_GPU: Final = 0.6
 _BROUGHT: Final = r"torch::autograd::AccumulateGrad"
@@ -79,10 +81,11 @@ def detect(window: Window) -> Verdict:
     # Of one more pass the trace may show the end alone.
     if brought < (passes + 1) * max(LEAST_TIMES * tensors, tensors + LEAST_MORE):
         return None
-    back = _back(window, trace) * max(0.0, 1 - passes * tensors / brought)
+    least, most = _back(window, trace)
+    part = max(0.0, 1 - passes * tensors / brought)
     measure = window.job.measure
     return Found(
-        gain=Gain.between(WEIGHTS * back, back),
+        gain=Gain.between(BACK[0] * part * least, BACK[1] * part * most),
         evidence=(
             Evidence.of(
                 "parameters that a backward pass has gradients for",
@@ -96,12 +99,25 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _back(window: Window, trace: Traced) -> float:
-    """Return the part of the time in backward passes."""
-    if window.device == "cpu":
-        return min(1.0, trace.in_calls(_NODES))
-    work = trace.share(Slice.COMPUTE)
-    return ON_GPU * (0.0 if work is None else work.value)
+def _back(window: Window, trace: Traced) -> tuple[float, float]:
+    """Return the least and the most of the time in backward passes."""
+    if window.device == "gpu":
+        work = trace.share(Slice.COMPUTE)
+        return (ON_GPU * (0.0 if work is None else work.value),) * 2
+    account = window.host
+    seen = 0.0 if account is None else sum(r.share for r in account.rows if _is_back(r))
+    if account is None or not seen:
+        return (min(1.0, trace.in_calls(_NODES)),) * 2
+    error = account.error(seen)
+    return max(0.0, seen - error), min(1.0, seen + error)
+
+
+def _is_back(row: HostRow) -> bool:
+    """Tell whether the main thread is at the user's line that calls a backward pass."""
+    if not row.frames:
+        return False
+    line = row.frames[0]
+    return any(last(call) == "backward" for call in calls(line.file, line.line))
 
 
 def _where(window: Window) -> tuple[Place, ...]:

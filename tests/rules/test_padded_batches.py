@@ -45,6 +45,7 @@ def job(
         TEXT,
         "self.enc = tokenizer(texts, padding='max_length', max_length=200)\nloss.backward()\n",
         "x = np.zeros((n, 200)) + PAD\nloss.backward()\n",
+        TEXT + "layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)\n",
         "wave = F.pad(wave, (0, MOST - len(wave)))\nloss.backward()\n",
     ],
 )
@@ -98,6 +99,8 @@ def test_a_trace_shows_it_too(tmp_path: Path) -> None:
         ("x = x + places[:, :x.shape[1]]\n", False),
         ("y = logits[:, :-1]\n", False),
         ("y = ids[:n, 2:]\n", False),
+        ("y = ids[k, :n]\n", False),
+        ("ids[:, :n] = rows\n", False),
     ],
 )
 def test_who_cuts_rows_may_compute_none(tmp_path: Path, text: str, *, cuts: bool) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, window
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, stacks, window
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules.unused_gradients import ON_GPU, WEIGHTS
+from whyidle.monitor.rules.unused_gradients import BACK, ON_GPU
 from whyidle.monitor.signals.window import Window
 
 NAME = "unused_gradients"
@@ -29,7 +30,7 @@ assert len(optimizer.param_groups[0]["params"]) == 2
     ),
 }
 TEXT = "opt = torch.optim.AdamW(model.head.parameters(), lr=1e-3)\nloss.backward()\n"
-BACK = "autograd::engine::evaluate_function: AddmmBackward0"
+NODE = "autograd::engine::evaluate_function: AddmmBackward0"
 
 
 def job(
@@ -43,10 +44,10 @@ def job(
     """Return a job with optimizers of so many parameters, and what its passes back bring."""
     file = folder / "train.py"
     file.write_text(TEXT)
-    calls = {"torch::autograd::AccumulateGrad": brought, "aten::ones_like": passes, BACK: 30.0}
+    calls = {"torch::autograd::AccumulateGrad": brought, "aten::ones_like": passes, NODE: 30.0}
     trace = answer({Slice.COMPUTE: 0.9}, kind=kind, calls=calls, steps=steps)
     for call in trace["calls"]:
-        call["total_ns"] = trace["budget"]["total_ns"] // 2 if call["name"] == BACK else 0
+        call["total_ns"] = trace["budget"]["total_ns"] // 2 if call["name"] == NODE else 0
     said: list[dict[str, Any]] = [{"kind": "AdamW", "tensors": n} for n in tensors]
     facts = {"torch": {"backend": "cpu" if kind == "cpu" else "cuda", "optimizers": said}}
     lines = (SourceLine(str(file), 2, "step", 1.0),)
@@ -57,9 +58,20 @@ def test_an_encoder_that_nobody_trains(tmp_path: Path) -> None:
     finding = found(NAME, job(tmp_path, 4))
     assert [place.line for place in finding.where] == [1]
     assert finding.gain is not None
-    assert finding.gain.low == pytest.approx(WEIGHTS * 0.5 * 0.9)
-    assert finding.gain.high == pytest.approx(0.5 * 0.9)
+    assert finding.gain.low == pytest.approx(BACK[0] * 0.5 * 0.9)
+    assert finding.gain.high == pytest.approx(BACK[1] * 0.5 * 0.9)
     assert [each.value for each in finding.evidence] == [40, 4]
+
+
+def test_the_samples_say_how_long_a_backward_pass_takes(tmp_path: Path) -> None:
+    traced = job(tmp_path, 4)
+    (line,) = traced.job.lines
+    ahead = replace(line, line=1, function="forward")
+    seen = stacks((line, (), 80.0), (ahead, (), 20.0))
+    gain = found(NAME, replace(traced, job=replace(traced.job, stacks=seen))).gain
+    assert gain is not None
+    assert BACK[0] * 0.6 * 0.9 < gain.low < BACK[0] * 0.8 * 0.9
+    assert BACK[1] * 0.8 * 0.9 < gain.high
 
 
 def test_gradients_that_are_added_up_over_several_passes(tmp_path: Path) -> None:
@@ -76,7 +88,7 @@ def test_a_network_beside_the_one_that_is_trained(tmp_path: Path) -> None:
 def test_on_a_gpu_it_is_a_part_of_all_that_is_computed(tmp_path: Path) -> None:
     gain = found(NAME, job(tmp_path, 4, kind="gpu")).gain
     assert gain is not None
-    assert gain.high == pytest.approx(ON_GPU * 0.9 * 0.9)
+    assert gain.high == pytest.approx(BACK[1] * ON_GPU * 0.9 * 0.9)
 
 
 @pytest.mark.parametrize(
