@@ -74,7 +74,8 @@ def most_called(sums: CallSums, trace: Trace) -> list[int]:
     """Return the names of the most frequent calls, of the longest ones, and of some others."""
     most = np.argsort(-sums.count, kind="stable")[:LONGEST_LIST]
     longest = np.argsort(-sums.total, kind="stable")[:LONGEST_LIST]
-    asked = [at for at in range(len(sums)) if trace.names[at] in ALWAYS_LISTED]
+    known = enumerate(trace.names[: len(sums)])
+    asked = [at for at, name in known if name in ALWAYS_LISTED]
     every = dict.fromkeys([*most.tolist(), *longest.tolist(), *asked])
     return [name for name in every if sums.count[name]]
 

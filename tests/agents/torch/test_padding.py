@@ -64,7 +64,6 @@ def looked(observed: Observed, batch: Any, collate: Callable[[Any], Any] | None 
         tokens().float(),
         tokens()[:, :, None].repeat(1, 1, 3).float(),
     ],
-    ids=str,
 )
 def test_padding_is_seen_in_every_kind_of_batch(observed: Observed, batch: Any) -> None:
     said = looked(observed, batch)
@@ -91,7 +90,6 @@ def test_padding_is_seen_in_every_kind_of_batch(observed: Observed, batch: Any) 
         None,
         [1, 2.0, [[[[[[tokens()]]]]]]],
     ],
-    ids=str,
 )
 def test_what_shows_none_is_not_reported(observed: Observed, batch: Any) -> None:
     assert looked(observed, batch) is None
