@@ -309,6 +309,7 @@ def main() -> None:
         "dense_gradients_of_a_table": embeddings(),
         "layers_again": recomputed(),
         "padded_rows": padded(),
+        "gradients_that_nobody_uses": unused(),
     }
     if given.json:
         print(json.dumps(result))

@@ -6,7 +6,7 @@ the agent's thread: until then nothing of the job's is kept alive.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from itertools import islice
 
 from ..framework import Part
@@ -22,22 +22,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    # The shape of a tensor, the bytes of one of its elements, and all of its bytes.
-    Copy = tuple[tuple[int, ...], int, bytes]
+    # Of a tensor: its shape, the bytes of an element, whether it holds fractions, and some rows.
+    Copy = tuple[tuple[int, ...], int, bool, list[bytes]]
+    # Of a batch: how many numbers are in tensors of each shape, and what was copied.
+    Seen = tuple[dict[tuple[int, ...], int], list[Copy]]
+    # The length of the rows, of the longest without the filling at its end, and the mean of these.
+    Lengths = tuple[int, int, float]
 
 # Seconds between two looks: few at first, so that a short visit sees some.
 EARLY_SECONDS, SECONDS = 5, 60
 EARLY_LOOKS = 6
 # Looks that are remembered.
 MOST_LOOKS = 32
-# A look copies at most so much: a copy holds Python's lock, for 0.1 ms.
-MOST_BYTES = 1 << 20
+# Tensors that are copied, and bytes of each, by whole rows from all over it: a copy holds Python's
+# lock, for 0.1 ms in all.
+MOST_TENSORS, MOST_BYTES, MOST_ROWS = 4, 1 << 18, 256
 # How deep, and through how many things, it looks for tensors.
 DEPTH, MOST_THINGS = 4, 32
 # Samples in rows, their parts along the second dimension: fewer are channels or columns.
 LEAST_ROWS, LEAST_LENGTH = 4, 16
 MOST_DIMENSIONS = 3
-# Masks and one-hot rows have two values; so many rows, and so much of each, tell.
+# Masks and one-hot rows have two values; so many rows, and so much of each end, tell.
 VALUES, ROWS_OF_VALUES, VALUES_OF_ROW = 3, 4, 64
 
 
@@ -48,25 +53,25 @@ class Padding(Part):
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
-        self._copies: deque[list[Copy]] = deque(maxlen=2)
-        # Of each look: the length of the rows, of the longest without padding, and their mean.
-        self._looks: deque[tuple[int, int, float]] = deque(maxlen=MOST_LOOKS)
+        self._seen: deque[Seen] = deque(maxlen=2)
+        # Of each look, and how much of the batch is in such rows.
+        self._looks: deque[tuple[int, int, float, float]] = deque(maxlen=MOST_LOOKS)
         self._number = self._rests = 0
 
     def begin(self) -> None:
         """Find what a look needs."""
-        self._look = _looking(self._copies.append)
+        self._look = _looking(self._seen.append)
         self.hooks.add(batch_looks.clear)
 
     def second(self, _now: int) -> dict[str, int | None]:
         """Count what the last look brought, and ask for the next."""
-        while self._copies:
+        while self._seen:
             self._number += 1
-            found = [each for each in map(_lengths, self._copies.popleft()) if each is not None]
-            if found:
-                self._looks.append(max(found)[1])
+            look = _counted(*self._seen.popleft())
+            if look is not None:
+                self._looks.append(look)
         self._rests -= 1
-        if self._rests < 0:
+        if self._rests <= 0:
             self._rests = EARLY_SECONDS if self._number < EARLY_LOOKS else SECONDS
             batch_looks[LOOK] = self._look
         return {}
@@ -76,42 +81,58 @@ class Padding(Part):
         number = len(self._looks)
         if not number:
             return {}
-        length, longest, mean = (sum(each) / number for each in zip(*self._looks))
+        length, longest, mean, part = (sum(each) / number for each in zip(*self._looks))
         return {
             "padding": {
                 "length": round(length),
                 "longest": round(longest),
                 "mean": round(mean),
+                "part": round(part, 2),
                 "batches": number,
             }
         }
 
 
-def _looking(put: Callable[[list[Copy]], None]) -> Callable[[Any], None]:
-    tensor, quiet, copied = (
-        need("torch", "Tensor"),
-        need("torch._C", "DisableTorchFunction"),
-        _copying(),
-    )
+def _looking(put: Callable[[Seen], None]) -> Callable[[Any], None]:
+    tensor, quiet = need("torch", "Tensor"), need("torch._C", "DisableTorchFunction")
+    # Where there is none of this name the other one does not keep modes of the user's from seeing.
+    need("torch._C", "DisableTorchFunctionSubclass")
+    noted = _noting()
 
     def look(batch: Any) -> None:
-        """Copy the batch's tensors; runs no line of the user's, and keeps none of its things."""
+        """Copy some of the batch; runs no line of the user's, and keeps none of its things."""
         copies: list[Copy] = []
-        left = MOST_BYTES
+        shapes: dict[tuple[int, ...], int] = {}
         try:
             with quiet():
                 for each in _tensors(batch, tensor):
-                    copy = copied(each, left)
-                    if copy is not None:
-                        copies.append(copy)
-                        left -= len(copy[2])
-            put(copies)
+                    noted(each, shapes, copies)
         except Exception as error:
+            # Another thread may fill a container meanwhile.
+            if not is_ours(error, __package__):
+                raise
+        put((shapes, copies))
+
+    hide(look, _tensors, is_a)
+    return look
+
+
+def _noting() -> Callable[[Any, dict[tuple[int, ...], int], list[Copy]], None]:
+    ask, form_of, copied = Getters(), of_c("shape").__get__, _copying()
+
+    def noted(tensor: Any, shapes: dict[tuple[int, ...], int], copies: list[Copy]) -> None:
+        try:
+            form = tuple(form_of(tensor))
+            shapes[form] = shapes.get(form, 0) + int(ask.number(tensor))
+            if len(copies) < MOST_TENSORS:
+                copies.extend(copied(tensor, form))
+        except Exception as error:
+            # One that has no shape, or no place, is another kind of tensor.
             if not is_ours(error, __package__):
                 raise
 
-    hide(look, _tensors)
-    return look
+    hide(noted)
+    return noted
 
 
 def _tensors(batch: Any, tensor: Any) -> list[Any]:
@@ -120,65 +141,95 @@ def _tensors(batch: Any, tensor: Any) -> list[Any]:
     for _ in range(DEPTH):
         deeper: list[Any] = []
         for thing in level:
-            kind = type(thing)
+            kind, within = type(thing), None
             if kind is tensor:
                 found.append(thing)
             elif is_a(kind, tuple):
-                deeper.extend(islice(tuple.__iter__(thing), MOST_THINGS))
+                within = tuple.__iter__(thing)
             elif kind is list:
-                deeper.extend(islice(thing, MOST_THINGS))
+                within = iter(thing)
             elif not is_a(kind, tensor):
-                within = thing if kind is dict else attributes(thing)
-                deeper.extend(islice(within.values(), MOST_THINGS))
+                names = thing if is_a(kind, dict) else attributes(thing)
+                within = iter(dict.values(names))
+            deeper.extend(islice(within or (), MOST_THINGS))
         level = deeper[:MOST_THINGS]
     return found
 
 
-def _copying() -> Callable[[Any, int], Copy | None]:
-    ask, form_of = Getters(), of_c("shape").__get__
-    place, is_whole, copy = of_c("data_ptr"), of_c("is_contiguous"), need("ctypes", "_string_at")
+def _copying() -> Callable[[Any, tuple[int, ...]], list[Copy]]:
+    ask, place, is_whole = Getters(), of_c("data_ptr"), of_c("is_contiguous")
+    has_fractions, copy = of_c("is_floating_point"), need("ctypes", "_string_at")
 
-    def copied(tensor: Any, most: int) -> Copy | None:
-        """Copy one in main memory that could be rows of samples; ``None``: another one."""
-        form = tuple(form_of(tensor))
-        if not 2 <= len(form) <= MOST_DIMENSIONS or form[0] < LEAST_ROWS or form[1] < LEAST_LENGTH:
-            return None
+    def copied(tensor: Any, form: tuple[int, ...]) -> list[Copy]:
+        """Copy rows of one in main memory that could be samples; an empty list: another one."""
+        if not 2 <= len(form) <= MOST_DIMENSIONS or not form[0] or form[1] < LEAST_LENGTH:
+            return []
+        if ask.device.__get__(tensor).type != "cpu":
+            return []
+        begin, fractions = place(tensor) if is_whole(tensor) else 0, has_fractions(tensor)
         size = int(ask.size(tensor))
-        number = size * int(ask.number(tensor))
-        is_here = ask.device.__get__(tensor).type == "cpu" and is_whole(tensor)
-        return (form, size, copy(place(tensor), number)) if is_here and 0 < number <= most else None
+        step = size * int(ask.number(tensor)) // form[0]
+        # Pictures of one colour have rows, too, and masks; of sound these are numbers.
+        if not begin or not step or (len(form) == MOST_DIMENSIONS and not fractions):
+            return []
+        number = min(form[0], MOST_ROWS, MOST_BYTES // step)
+        if number < min(form[0], LEAST_ROWS):
+            return []
+        rows = [copy(begin + step * (form[0] * n // number), step) for n in range(number)]
+        return [(form, size, fractions, rows)]
 
     hide(copied)
     return copied
 
 
-def _lengths(copy: Copy) -> tuple[int, tuple[int, int, float]] | None:
-    """Return the bytes, the length, and without padding the longest and the mean."""
-    form, size, raw = copy
-    rows, length = form[:2]
-    step = len(raw) // rows
+def _counted(
+    shapes: dict[tuple[int, ...], int], copies: list[Copy]
+) -> tuple[int, int, float, float] | None:
+    """Return the lengths of the rows that are most of a batch, and how much of it they are."""
+    found: list[tuple[float, Lengths]] = []
+    for copy in copies:
+        lengths = _lengths(*copy)
+        if lengths is not None:
+            alike = sum(many for form, many in shapes.items() if form[:2] == copy[0][:2])
+            found.append((alike / sum(shapes.values()), lengths))
+    if not found:
+        return None
+    part, (length, longest, mean) = max(found)
+    return length, longest, mean, part
+
+
+def _lengths(
+    form: tuple[int, ...], size: int, fractions: bool, rows: list[bytes]
+) -> Lengths | None:
+    length, step = form[1], len(rows[0])
+    if len(form) < MOST_DIMENSIONS and not _many_values(rows[:ROWS_OF_VALUES], size):
+        return None
     unit = step // length
-    cut = [raw[at : at + step] for at in range(0, len(raw), step)]
-    if len(form) == MOST_DIMENSIONS - 1 and not _many_values(cut[:ROWS_OF_VALUES], size):
-        return None
-    kept = min((_kept(cut, unit, is_left=is_left) for is_left in (False, True)), key=sum)
-    # Columns that are the same everywhere are no padding.
+    kept = min((_kept(rows, unit, is_left=is_left) for is_left in (False, True)), key=sum)
     longest = max(kept) // unit
-    if not longest or len(set(kept)) == 1:
+    if not longest:
         return None
-    return len(raw), (length, longest, sum(kept) / unit / rows)
+    is_alike, is_few = len(set(kept)) == 1, len(rows) < LEAST_ROWS
+    if is_alike and longest >= length - 1:
+        # Rows that all end with the same token are full.
+        return length, length, length
+    # Columns that are the same everywhere are no padding; of tokens one row tells.
+    if fractions if is_few else is_alike:
+        return None
+    return length, longest, sum(kept) / unit / len(kept)
 
 
 def _many_values(rows: list[bytes], size: int) -> bool:
-    apart = size * max(1, len(rows[0]) // size // VALUES_OF_ROW)
-    values = {row[at : at + size] for row in rows for at in range(0, len(row), apart)}
-    return len(values) >= VALUES
+    ends = [row[: VALUES_OF_ROW * size] + row[-VALUES_OF_ROW * size :] for row in rows]
+    return (
+        len({each[at : at + size] for each in ends for at in range(0, len(each), size)}) >= VALUES
+    )
 
 
 def _kept(rows: list[bytes], unit: int, *, is_left: bool) -> list[int]:
-    """Return how many bytes of each row are left without what is the same up to its end."""
-    ends = [row[:unit] if is_left else row[-unit:] for row in rows]
-    pad = max(set(ends), key=ends.count)
+    """Return how many bytes of each row are left without the filling at its end."""
+    ends = Counter(row[:unit] if is_left else row[-unit:] for row in rows)
+    pad = max(ends, key=ends.__getitem__)
     return [_without(row, pad, is_left=is_left) for row in rows]
 
 

@@ -16,9 +16,10 @@ The facts of its state, each as far as it is known:
     batch_size                   of the loader that was seen first
     loaders                      [{workers, pin_memory, persistent_workers, prefetch_factor,
                                  batch_size, kind: "map" or "iterable", dataset}], the latest first
-    padding                      {length, longest, mean, batches}: how long the rows of the batches
-                                 are that were looked at, and the longest of each and all of them
-                                 without what is the same up to their end; means of ``batches``
+    padding                      {length, longest, mean, part, batches}: how long the rows of the
+                                 batches are that were looked at; the longest of each, and all of
+                                 them, without the filling at their end; how much of all numbers
+                                 is in such rows; means of so many batches
     parallel                     what is around the model: "DistributedDataParallel",
                                  "FullyShardedDataParallel", "fully_shard", ..
     world_size, rank, distributed_backend

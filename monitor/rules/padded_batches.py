@@ -1,25 +1,28 @@
 """Much of what each step computes is padding.
 
 ## What it sees
-By a look at one batch in many, how long the rows of a DataLoader are, and the longest of each batch
-without what is the same up to their end: tokens, or samples of sound, that lie in main memory.
+By a look at one batch of a DataLoader in many, in main memory: how long its rows are, and how long
+the longest of each batch is without the filling at its end. Rows of tokens, and of numbers of up to
+a megabyte in all or a few that are as large together; not where most of the batch is something
+else, as pictures beside their captions.
 
 ## Why it costs
 Rows that are all filled up to the longest that there may ever be are computed to their end: layers
-take as many times longer as the rows are, attention the square of that. Masks make the results
-right, and nothing faster.
+take as many times longer as the rows are, attention up to the square of that. Masks make the
+results right, and nothing faster.
 
 ## How to fix
 Fill each batch up to its own longest row, in the collating function
 (`DataCollatorWithPadding(padding="longest")`). Rows of a like length in one batch leave less to
-fill (`group_by_length=True`, later `train_sampling_strategy="group_by_length"`); several
-short ones in one row leave next to nothing. Where each new length compiles anew, round up to a few.
+fill (`group_by_length=True`, later `train_sampling_strategy="group_by_length"`); several short ones
+in one row leave next to nothing. Where each new length compiles anew, round up to a few.
 
 ## When it is wrong
 A model that skips the padding has no use for shorter rows: packed sequences, nested tensors,
-attention of varied lengths. Where the code shows that, nothing is said; where it cuts rows to a
-length that it finds out, the range begins at nothing. A compiled step may want one length. Batches
-that no DataLoader gives, or that are on a GPU already, are not looked at, nor are those of JAX.
+attention of varied lengths. Where the code or the trace shows that, nothing is said; where it cuts
+rows to a length that it finds out, the range begins at nothing. A compiled step may want one
+length. What does not grow with the rows, as a loss over whole texts, stays. Batches that no
+DataLoader gives, or that are on a GPU already, are not looked at, nor are those of JAX.
 
 ## Documents
 Beyond the documents: their batches are pictures.
@@ -29,7 +32,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
@@ -41,24 +44,32 @@ from whyidle.monitor.core.finding import (
     Gain,
     Need,
     Place,
+    Severity,
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.operators import work_free
-from whyidle.monitor.signals.source import text_of, tree_of, variables
+from whyidle.monitor.signals.source import dotted, tree_of, variables
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
 # Rows may be this much longer than they need to be.
 LEAST: Final = 0.2
-# What comes back for each part of a row less, of what is no operator's own price: 0.97 to 1.19 of
-# ten networks on a CPU (``benchmarks/step_costs.py``), most with attention over long rows.
+# Of all numbers of a batch so many are in such rows, or the step is about something else.
+MOSTLY: Final = 0.5
+# What comes back of the step for each part of a row less: 0.97 to 1.19 for ten networks on a CPU
+# (``benchmarks/step_costs.py``), most with attention over long rows, of 512 at most. Attention over
+# longer ones may take all of a step.
 BACK: Final = (0.95, 1.2)
+LONGEST_MEASURED: Final = 512
 # Who packs rows computes no padding.
 _SKIPS: Final = re.compile(
     r"pack_padded_sequence|pack_sequence|\bnested_tensor|\bvarlen|cu_seqlens|flex_attention"
 )
+_SKIPPED: Final = r"aten::(_pack_padded_sequence|_nested_tensor_from_mask)"
+# Of a step on a CPU, what is as long whatever the rows are.
+_OF_A_TABLE: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
 # Who asks for one length, or fills rows up.
 _ONE_LENGTH: Final = re.compile(
     r"""padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True"""
@@ -75,19 +86,19 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE, "rows of a batch of a DataLoader, in main memory")
     length, longest = said["length"], said["longest"]
     spare = 1 - longest / length
-    if spare < LEAST or _skips(window):
+    if spare < LEAST or said["part"] < MOSTLY or _skips(window):
         return None
     computes = _computes(window)
     if computes is None:
         return window.lacks(Need.TRACE)
     least, most = computes
-    if any(_cuts(file) for file in _files(window)):
-        least = 0.0
+    may_cut = any(_cuts(file) for file in _files(window))
+    high = 1 - (1 - spare) ** 2
+    if length <= LONGEST_MEASURED:
+        high = min(BACK[1] * spare, high)
     measure = window.job.measure
     return Found(
-        gain=Gain.between(
-            BACK[0] * least * spare, most * min(BACK[1] * spare, 1 - (1 - spare) ** 2)
-        ),
+        gain=Gain.between(0.0 if may_cut else BACK[0] * least * spare, most * high),
         evidence=(
             Evidence.of("length of a row", measure(length, "count")),
             Evidence.of("the longest of a batch needs", measure(longest, "count")),
@@ -96,6 +107,7 @@ def detect(window: Window) -> Verdict:
         ),
         where=_where(window),
         slice=Slice.COMPUTE,
+        severity=Severity.LOW if may_cut else None,
         confidence=Confidence.INFERRED,
     )
 
@@ -110,7 +122,7 @@ def _computes(window: Window) -> tuple[float, float] | None:
     # An operator's own price is the same for any length; how much that is on a GPU is not known.
     fixed = most / 2
     if window.device == "cpu" and window.trace is not None:
-        fixed = work_free(window.trace)
+        fixed = work_free(window.trace) + window.trace.in_calls(_OF_A_TABLE)
     return max(0.0, most - fixed), most
 
 
@@ -119,29 +131,36 @@ def _files(window: Window) -> list[str]:
 
 
 def _skips(window: Window) -> bool:
-    if window.trace is not None and window.trace.calls(r"aten::_pack_padded_sequence"):
+    if window.trace is not None and window.trace.calls(_SKIPPED):
         return True
-    return any(_SKIPS.search(text_of(file) or "") for file in dict.fromkeys(_files(window)))
+    return bool(asking(window.job, _SKIPS))
 
 
 def _cuts(file: str) -> bool:
     """Tell whether rows are cut to a length that is found out: ``ids = ids[:, :longest]``."""
     tree = tree_of(file)
-    return tree is not None and next(_cutting(tree), None) is not None
+    return tree is not None and any(map(_is_cut, ast.walk(tree)))
 
 
-def _cutting(tree: ast.AST) -> Iterator[ast.Subscript]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
-            continue
-        match node.slice.elts:
-            case [ast.Slice(), ast.Slice(lower=None, upper=ast.expr() as length), *_]:
-                # What belongs to the model is cut to the rows, and not they.
-                is_rows = variables(length) and not isinstance(node.value, ast.Attribute)
-                if is_rows and isinstance(node.ctx, ast.Load) and not _of_shape(length):
-                    yield node
-            case _:
-                pass
+def _is_cut(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=rows, attr="narrow"), args=[_, _, to]):
+            return _to_a_length(rows, to)
+        case ast.Subscript(
+            value=rows,
+            slice=ast.Tuple(elts=[ast.Slice(), ast.Slice(lower=since, upper=to), *_]),
+            ctx=ast.Load(),
+        ):
+            ends = [each for each in (since, to) if each is not None]
+            return len(ends) == 1 and _to_a_length(rows, ends[0])
+        case _:
+            return False
+
+
+def _to_a_length(rows: ast.expr, length: ast.expr) -> bool:
+    # What belongs to the model is cut to the rows, and not they.
+    is_models = isinstance(rows, ast.Attribute) and dotted(rows).startswith("self.")
+    return bool(variables(length)) and not is_models and not _of_shape(length)
 
 
 def _of_shape(length: ast.expr) -> bool:

@@ -1,10 +1,11 @@
 """Each step takes longer than those before it.
 
 ## What it sees
-The time of a step over the recording: the median of its last third against that of its first, and
-how steadily it rises. The lines are those at which the main thread spends more of a step in the end
-than in the beginning; before them stand those that register hooks, handlers or groups of parameters
-again and again, and never take them back.
+The time of a step over the recording, its last third against its first, and how steadily it rises:
+by the median step of each second and by how many there are in it, whichever rises less. The lines
+are those at which the main thread spends more of a step in the end than in the beginning; before
+them stand those that register hooks, handlers or groups of parameters again and again, and never
+take them back.
 
 ## Why it costs
 What is gone through in each step has grown: a list of all losses, a history that is searched, an

@@ -18,8 +18,10 @@ be computed once for all epochs.
 ## When it is wrong
 An optimizer that has not stepped yet is not known: one that comes in for the second half of the
 training needs them then, and none before. Updates by hand, without an optimizer, are not seen:
-where none is known nothing is said, nor beside so many that not all are. Who clips the norm of all
-gradients clips by these, too: without them the norm is another one.
+where none is known nothing is said, nor beside so many that not all are, nor where one may hold
+flat copies of the parameters (DeepSpeed, Megatron, shards of several ranks). Who clips the norm of
+all gradients clips by these, too: without them the norm is another one. Layers that are reached by
+passes within a pass, or by several that are given their gradients, are not judged.
 
 ## Documents
 Beyond the documents.
@@ -38,6 +40,7 @@ from whyidle.monitor.core.finding import (
     Gain,
     Need,
     Place,
+    Severity,
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
@@ -52,17 +55,27 @@ from whyidle.monitor.signals.window import Window
 # For so many times the parameters that are updated; some tensors of a batch may ask for one, too.
 LEAST_TIMES: Final = 1.5
 LEAST_MORE: Final = 4
+# Where nearly all of them are of no use most of the work is; else it may be that of a few scales.
+NEARLY_ALL: Final = 0.8
 # An agent names no more optimizers than these.
 MOST_OPTIMIZERS: Final = 8
 # What comes back of a backward pass (``benchmarks/step_costs.py``): where something below has to be
 # reached 0.28 to 0.55 of it, else 0.93 to 1.14, as no activations are kept then.
 BACK: Final = (0.28, 1.14)
-# On a GPU it is as long as two forward passes, of all that is computed.
+# On a GPU it is as long as two forward passes, of all that is computed, if nothing else is.
 ON_GPU: Final = 0.6
+# The nodes of a pass back, of all of it, where the samples do not tell.
+OF_NODES: Final = (0.7, 1.2)
 _BROUGHT: Final = r"torch::autograd::AccumulateGrad"
-# What a pass back begins with.
+# What a pass back begins with, and who begins others within it.
 _BEGINS: Final = r"aten::ones_like"
+_WITHIN: Final = r"CheckpointFunctionBackward"
 _NODES: Final = r"autograd::engine::evaluate_function: .*"
+# Whose optimizer holds other tensors than the parameters, and a pass that is given its gradient.
+_FLAT: Final = re.compile(r"(?i)deepspeed|megatron")
+_GIVEN: Final = re.compile(
+    r"(?<!accelerator)(?<!fabric)(?<!engine)\.backward\(\s*(?!\)|retain|create|inputs)\S"
+)
 
 
 def detect(window: Window) -> Verdict:
@@ -73,19 +86,19 @@ def detect(window: Window) -> Verdict:
     if trace is None:
         return window.lacks(Need.TRACE)
     tensors = sum(map(tensors_of, optimizers))
-    if not tensors or len(optimizers) >= MOST_OPTIMIZERS:
-        return window.lacks(Need.INSIDE, "all optimizers, and what they update")
+    if not tensors or len(optimizers) >= MOST_OPTIMIZERS or _is_flat(window):
+        return window.lacks(Need.INSIDE, "all optimizers, and the parameters that they update")
     passes, brought = trace.count(_BEGINS), trace.count(_BROUGHT)
-    if not passes:
+    if not passes or trace.calls(_WITHIN) or asking(window.job, _GIVEN):
         return None
     # Of one more pass the trace may show the end alone.
     if brought < (passes + 1) * max(LEAST_TIMES * tensors, tensors + LEAST_MORE):
         return None
     least, most = _back(window, trace)
-    part = max(0.0, 1 - passes * tensors / brought)
+    is_most = 1 - passes * tensors / brought >= NEARLY_ALL
     measure = window.job.measure
     return Found(
-        gain=Gain.between(BACK[0] * part * least, BACK[1] * part * most),
+        gain=Gain.between(BACK[0] * least if is_most else 0.0, BACK[1] * most),
         evidence=(
             Evidence.of(
                 "parameters that a backward pass has gradients for",
@@ -95,19 +108,29 @@ def detect(window: Window) -> Verdict:
         ),
         where=_where(window),
         slice=Slice.COMPUTE,
+        severity=None if is_most and least else Severity.LOW,
         confidence=Confidence.INFERRED,
     )
+
+
+def _is_flat(window: Window) -> bool:
+    """Tell whether an optimizer may update other tensors than those that get gradients."""
+    wraps = str(window.fact("parallel") or "")
+    is_plain = (window.world_size or 1) < 2 or wraps == "DistributedDataParallel"
+    named = _FLAT.search(f"{window.job.command} {wraps}") or asking(window.job, _FLAT)
+    return bool(named) or not is_plain
 
 
 def _back(window: Window, trace: Traced) -> tuple[float, float]:
     """Return the least and the most of the time in backward passes."""
     if window.device == "gpu":
         work = trace.share(Slice.COMPUTE)
-        return (ON_GPU * (0.0 if work is None else work.value),) * 2
+        return 0.0, ON_GPU * (0.0 if work is None else work.value)
     account = window.host
     seen = 0.0 if account is None else sum(r.share for r in account.rows if _is_back(r))
     if account is None or not seen:
-        return (min(1.0, trace.in_calls(_NODES)),) * 2
+        low, high = (factor * trace.in_calls(_NODES) for factor in OF_NODES)
+        return low, min(1.0, high)
     error = account.error(seen)
     return max(0.0, seen - error), min(1.0, seen + error)
 

@@ -54,8 +54,7 @@ def drift_of(
         return None
     values = min(known, key=_rise)
     early, late = _ends(values)
-    pairs = [(b > a) - (b < a) for a, b in combinations(values, 2)]
-    order = sum(pairs) / len(pairs)
+    order = min(map(_order, known))
     lines = _grown(stacks, early, late)
     work, moved = _work(cores, late / early), _moved(stacks)
     return Drift(early, late, statistics.median(values), order, lines, work, moved)
@@ -69,6 +68,11 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
 def _rise(values: Sequence[float]) -> float:
     early, late = _ends(values)
     return late / early
+
+
+def _order(values: Sequence[float]) -> float:
+    pairs = [(b > a) - (b < a) for a, b in combinations(values, 2)]
+    return sum(pairs) / len(pairs)
 
 
 def _work(cores: Sequence[Point], longer: float) -> float | None:

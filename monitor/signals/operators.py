@@ -87,7 +87,8 @@ def overhead(window: Window) -> Overhead | None:
 def work_free(trace: Traced) -> float:
     """Return what part of the time on a CPU operators take at most, whatever they compute."""
     ran = sum(device["kernels"] for device in trace.devices)
-    return min(MOST, ran * PER_OPERATOR_S / trace.seconds) if trace.seconds else MOST
+    whole_ns = sum(trace.answer["budget"]["slices"].values())
+    return min(MOST, ran * PER_OPERATOR_S * 1e9 / whole_ns) if whole_ns else MOST
 
 
 def _trained(trace: Traced, ran: int) -> int:

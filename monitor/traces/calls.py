@@ -19,8 +19,16 @@ LONGEST_LIST: Final = 60
 # Frames of Python are lines of code, not calls of a framework; a capture has its own account.
 _LEFT_OUT: Final = (Cause.PYTHON, Cause.BLOCKED, Cause.GC)
 _TWICE: Final = "PjitFunction("
-# Seldom and short, and yet asked for: what a backward pass of torch's begins with.
-ALWAYS_LISTED: Final = frozenset({"aten::ones_like"})
+# Seldom or short, and yet asked for: what a backward pass of torch's begins with, or is begun by in
+# turn, and who skips the padding of a batch.
+ALWAYS_LISTED: Final = frozenset(
+    {
+        "aten::ones_like",
+        "CheckpointFunctionBackward",
+        "aten::_pack_padded_sequence",
+        "aten::_nested_tensor_from_mask",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

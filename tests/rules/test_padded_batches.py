@@ -9,10 +9,11 @@ import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules.padded_batches import BACK
 from whyidle.monitor.signals.window import Window
+from whyidle.monitor.traces.calls import ALWAYS_LISTED
 
 NAME = "padded_batches"
 FIXES = {
@@ -25,14 +26,21 @@ TEXT = "ids = torch.full((len(rows), 200), PAD)\nloss.backward()\n"
 
 
 def job(
-    folder: Path, text: str = TEXT, *, longest: int = 50, kind: str = "cpu", **more: Any
+    folder: Path,
+    text: str = TEXT,
+    *,
+    longest: int = 50,
+    length: int = 200,
+    part: float = 1.0,
+    kind: str = "cpu",
+    **more: Any,
 ) -> Window:
     """Return a job whose rows are 200 long, of which a batch needs so much."""
     file = folder / f"train_{abs(hash(text))}.py"
     file.write_text(text)
     trace = answer({Slice.COMPUTE: 0.9}, kind=kind, **more)
     lines = (SourceLine(str(file), len(text.splitlines()), "step", 1.0),)
-    padding = {"length": 200, "longest": longest, "mean": 30, "batches": 4}
+    padding = {"length": length, "longest": longest, "mean": 30, "part": part, "batches": 4}
     backend = "cpu" if kind == "cpu" else "cuda"
     facts = {"torch": {"backend": backend, "padding": padding}}
     means = {m.PROCESS_OPTIMIZER_TIME: 0.1}
@@ -74,6 +82,28 @@ def test_on_a_gpu_half_of_what_it_computes_may_stay(tmp_path: Path) -> None:
     assert gain.low == pytest.approx(BACK[0] * 0.45 * 0.75)
 
 
+def test_attention_over_long_rows_may_be_all_of_a_step(tmp_path: Path) -> None:
+    gain = found(NAME, job(tmp_path, length=2048, longest=1024)).gain
+    assert gain is not None
+    assert gain.high == pytest.approx(0.8 * 0.75)
+
+
+def test_where_pictures_are_most_of_a_batch(tmp_path: Path) -> None:
+    assert is_silent(NAME, job(tmp_path, part=0.02))
+
+
+def test_a_large_table_is_as_long_for_short_rows(tmp_path: Path) -> None:
+    name = "aten::embedding_dense_backward"
+    table = [{"name": name, "count": 10, "per_step": 1.0, "total_ns": 30_000_000}]
+    gain = found(NAME, job(tmp_path)).gain
+    seen = job(tmp_path)
+    seen.traces[0].answer["calls"] = table  # type: ignore[typeddict-item]
+    less = found(NAME, seen).gain
+    assert gain is not None
+    assert less is not None
+    assert gain.low - less.low == pytest.approx(BACK[0] * 0.3 * 0.75)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -86,8 +116,14 @@ def test_who_skips_the_padding_computes_none(tmp_path: Path, text: str) -> None:
     assert is_silent(NAME, job(tmp_path, text))
 
 
-def test_a_trace_shows_it_too(tmp_path: Path) -> None:
-    assert is_silent(NAME, job(tmp_path, calls={"aten::_pack_padded_sequence": 1.0}))
+def test_who_only_speaks_of_it_computes_all(tmp_path: Path) -> None:
+    found(NAME, job(tmp_path, TEXT + "# not yet: pack_padded_sequence(x)\n"))
+
+
+@pytest.mark.parametrize("name", ["_pack_padded_sequence", "_nested_tensor_from_mask"])
+def test_a_trace_shows_it_too(tmp_path: Path, name: str) -> None:
+    assert f"aten::{name}" in ALWAYS_LISTED
+    assert is_silent(NAME, job(tmp_path, calls={f"aten::{name}": 1.0}))
 
 
 @pytest.mark.parametrize(
@@ -95,19 +131,23 @@ def test_a_trace_shows_it_too(tmp_path: Path) -> None:
     [
         ("ids = ids[:, :longest]\n", True),
         ("x = batch['input_ids'][:, :mask.sum(1).max()]\n", True),
+        ("x = batch.input_ids[:, :longest]\n", True),
+        ("x = ids[:, -longest:]\n", True),
+        ("x = ids.narrow(1, 0, longest)\n", True),
         ("x = x + self.places[:, :length]\n", False),
         ("x = x + places[:, :x.shape[1]]\n", False),
         ("y = logits[:, :-1]\n", False),
         ("y = ids[:n, 2:]\n", False),
+        ("y = ids[:, at:to]\n", False),
         ("y = ids[k, :n]\n", False),
         ("ids[:, :n] = rows\n", False),
     ],
 )
 def test_who_cuts_rows_may_compute_none(tmp_path: Path, text: str, *, cuts: bool) -> None:
-    gain = found(NAME, job(tmp_path, TEXT + text)).gain
-    assert gain is not None
-    assert (gain.low == 0) is cuts
-    assert gain.high > 0.5
+    finding = found(NAME, job(tmp_path, TEXT + text))
+    assert finding.gain is not None
+    assert (finding.gain.low == 0) is (finding.severity is Severity.LOW) is cuts
+    assert finding.gain.high > 0.5
 
 
 def test_rows_that_are_hardly_longer(tmp_path: Path) -> None:

@@ -59,6 +59,21 @@ def test_healthy_jobs(how: str) -> None:
     assert is_silent(NAME, of(HEALTHY[how]))
 
 
+def test_a_long_and_a_short_step_in_turns() -> None:
+    # A checkpoint after every second step: the median of a second is the one or the other.
+    medians = points([0.013] * 14 + [0.027] * 14)
+    steady = drift_of(medians, (), (), points([50.0] * 28))
+    assert is_silent(NAME, window(drift=steady, inside=True))
+    slower = drift_of(medians, (), (), points([75.0] * 14 + [36.0] * 14))
+    found(NAME, window(drift=slower, inside=True))
+
+
+def test_a_pace_that_goes_up_and_down_is_no_rise() -> None:
+    paces = [10.0 if n % 3 else 5.0 for n in range(20)] + [8.0 if n % 3 else 4.0 for n in range(20)]
+    drift = drift_of(points(GROWS["a list that is searched"]), (), (), points(paces))
+    assert is_silent(NAME, window(drift=drift, inside=True))
+
+
 def test_while_other_programs_take_the_cores_nothing_is_said_of_it() -> None:
     rising = drift_of(points(GROWS["a list that is searched"]), ())
     cores = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import UserDict, namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +59,8 @@ def looked(observed: Observed, batch: Any, collate: Callable[[Any], Any] | None 
         (tokens(), torch.arange(8)),
         {"input_ids": tokens(), "attention_mask": (tokens() != 0).long()},
         UserDict(input_ids=tokens(pad=50256)),
+        OrderedDict(words=tokens(), odd=tokens().to_sparse()),
+        defaultdict(list, words=tokens()),
         Parts(tokens(), torch.arange(8)),
         Held([tokens()]),
         tokens().float(),
@@ -80,8 +82,10 @@ def test_padding_is_seen_in_every_kind_of_batch(observed: Observed, batch: Any) 
         (tokens() != 0).long(),
         torch.zeros(8, 64),
         torch.zeros(8, 3, 64, 64),
-        torch.arange(64)[None].repeat(8, 1),
-        tokens()[:2],
+        torch.arange(64)[None].repeat(8, 1).mul(torch.arange(64) < 60),
+        tokens()[:2].float(),
+        # Pictures of whole numbers, as of masks.
+        tokens()[:, :, None].repeat(1, 1, 16),
         tokens().to("meta"),
         tokens().to_sparse(),
         tokens().T,
@@ -95,9 +99,53 @@ def test_what_shows_none_is_not_reported(observed: Observed, batch: Any) -> None
     assert looked(observed, batch) is None
 
 
-def test_rows_as_long_as_the_longest_are_no_padding(observed: Observed) -> None:
-    said = looked(observed, tokens(width=max(LENGTHS)))
+@pytest.mark.parametrize(
+    "batch",
+    [
+        tokens(width=max(LENGTHS)),
+        # All end with the same token, and none is longer than that.
+        torch.cat([torch.randint(5, 900, (8, 39)), torch.full((8, 1), 2)], 1),
+    ],
+)
+def test_rows_as_long_as_the_longest_are_no_padding(observed: Observed, batch: Any) -> None:
+    said = looked(observed, batch)
     assert (said["length"], said["longest"]) == (40, 40)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_few_rows_of_tokens(observed: Observed, number: int) -> None:
+    said = looked(observed, tokens(width=128)[:number])
+    assert (said["length"], said["longest"]) == (128, max(LENGTHS[:number]))
+
+
+def test_how_much_of_a_batch_is_in_such_rows(observed: Observed) -> None:
+    captions = {"ids": tokens(), "pictures": torch.zeros(8, 3, 64, 64)}
+    assert looked(observed, captions)["part"] == round(64 / (64 + 3 * 64 * 64), 2)
+
+
+def test_all_that_has_the_length_of_the_rows_is_a_part_of_them(observed: Observed) -> None:
+    batch = {"ids": tokens(), "labels": tokens(pad=-100), "kind": torch.arange(8)}
+    assert looked(observed, batch)["part"] == round(128 / 129, 2)
+
+
+def test_large_batches_cost_no_more(observed: Observed) -> None:
+    many = torch.randn(16384, 16)
+    long = tokens(width=4096)[torch.arange(512) % 7]
+    seen: list[Any] = []
+    padding._looking(seen.append)([many, long])
+    ((_, copies),) = seen
+    for *_, rows in copies:
+        assert len(rows) <= padding.MOST_ROWS
+        assert sum(map(len, rows)) <= padding.MOST_BYTES
+    # From all over it.
+    assert copies[0][3][-1] == many[16384 * 255 // 256].numpy().tobytes()
+    assert padding._counted({(512, 4096): 1}, copies[1:])[1] == max(LENGTHS)  # type: ignore[index]
+
+
+def test_a_tensor_whose_memory_was_given_back(observed: Observed) -> None:
+    gone = tokens()
+    gone.untyped_storage().resize_(0)
+    assert looked(observed, gone) is None
 
 
 def test_no_line_of_the_jobs_runs_and_nothing_is_kept(observed: Observed) -> None:
@@ -118,13 +166,14 @@ def test_no_line_of_the_jobs_runs_and_nothing_is_kept(observed: Observed) -> Non
         def __torch_function__(self, func: Any, *_: Any, **__: Any) -> Any:
             raise AssertionError(func)
 
-    copies: list[Any] = []
-    look = padding._looking(copies.append)
+    seen: list[Any] = []
+    look = padding._looking(seen.append)
     batch = [tokens().as_subclass(Loud), Lazy(), tokens()]
     with Watching():
         look(batch)
-    assert [form for form, *_ in copies[0]] == [(8, 64)]
-    assert all(type(raw) is bytes for *_, raw in copies[0])
+    ((shapes, copies),) = seen
+    assert shapes == {(8, 64): 8 * 64}
+    assert all(type(row) is bytes for *_, rows in copies for row in rows)
     batch[2].resize_(8, 128)
 
 
@@ -144,7 +193,7 @@ def test_a_look_is_asked_for_now_and_then(observed: Observed) -> None:
         observed.second()
         if batch_looks.pop(LOOK, None) is not None:
             wanted += 1
-            part._copies.append([])
+            part._seen.append(({}, []))
     early = padding.EARLY_LOOKS
     assert early < wanted <= early + 10
     observed.context.hooks.undo()

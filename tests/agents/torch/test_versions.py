@@ -32,7 +32,7 @@ RELIED_ON = [
     ("torch.cuda", "_is_in_bad_fork", "CUDA memory"),
     ("torch.distributed.distributed_c10d", "_world", "torch.distributed"),
     ("torch.distributed.distributed_c10d", "_world._default_pg", "torch.distributed"),
-    ("torch._C", "DisableTorchFunctionSubclass", "parameters, optimizers"),
+    ("torch._C", "DisableTorchFunctionSubclass", "padding, parameters, optimizers"),
     ("torch._C", "DisableTorchFunction", "padding"),
     ("ctypes", "_string_at", "padding"),
 ]
