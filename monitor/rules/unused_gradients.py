@@ -6,14 +6,15 @@ that all optimizers together have.
 
 ## Why it costs
 An encoder that is only to be used, before a head that is trained, asks for gradients like any other
-part of a model: the backward pass goes through all of it, twice the work of its forward pass, and
-all its activations are kept until then. What comes out lies in `.grad`, and nobody reads it.
+part of a model: the backward pass goes through all of it, which is twice the work of its forward
+pass, and all its activations are kept until then. What comes out lies in `.grad`, and nobody reads
+it.
 
 ## How to fix
-Say so before training: `encoder.requires_grad_(False)`. Where gradients still have to pass through
-a part, to what is trained below it, its own weights' are left out by that. Where nothing below is
-trained, its forward pass may run under `torch.no_grad()` as well, and in `eval()` its outputs can
-be computed once for all epochs.
+Say so before training: `encoder.requires_grad_(False)`. Where something below a part is trained,
+gradients still pass through it, and this saves those of its own weights. Where nothing below it is,
+its forward pass may run under `torch.no_grad()` as well, and in `eval()` its outputs can be
+computed once for all epochs.
 
 ## When it is wrong
 An optimizer that has not stepped yet is not known: one that comes in for the second half of the
@@ -24,7 +25,7 @@ all gradients clips by these, too: without them the norm is another one. Layers 
 passes within a pass, or by several that are given their gradients, are not judged.
 
 ## Documents
-Beyond the documents.
+Beyond the documents: they train all that they have.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ def test_a_small_batch_whose_step_is_overhead() -> None:
     finding = found(NAME, on_cpu(step_ms=2.0, batch=8))
     assert finding.gain is not None
     # 100 operators of 13 us in 2 ms, and a fifth of the time in the optimizer, in a batch 32 times
-    # as large; or of 9 us, in one eight times as large.
+    # as large; or of 6.5 us, in one six times as large.
     high = (1 - 0.35 * 0.8) * (1 - 1 / 32)
-    low = 3 / 7 * (1 - 1 / 8)
+    low = 100 * 6.5e-3 / 2.0 * (1 - 1 / 6)
     assert finding.gain.low == pytest.approx(low, abs=0.01)
     assert finding.gain.high == pytest.approx(high, abs=0.01)
     assert finding.evidence[0].value == 8
