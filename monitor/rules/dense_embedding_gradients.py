@@ -44,7 +44,7 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.operators import optimizers_of
+from whyidle.monitor.signals.operators import TABLE_GRADIENT, optimizers_of
 from whyidle.monitor.signals.source import line_of, text_of
 from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import MOST, asking
@@ -65,7 +65,6 @@ OF_OPTIMIZER, OF_PLAIN = 1.0, 0.1
 # one step both were 0.91, and 0.96 came back.
 OF_THE_REST: Final = 0.5
 _LOOKED_UP: Final = r"aten::(embedding|_embedding_bag(_forward_only)?)"
-_GRADIENT: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
 _UPDATED: Final = r"Optimizer\.step#.*"
 _CLEARED: Final = r"Optimizer\.zero_grad#.*"
 _MADE: Final = re.compile(
@@ -87,7 +86,7 @@ def detect(window: Window) -> Verdict:
     trace = window.trace
     if trace is None:
         return window.lacks(Need.TRACE)
-    looked_up, gradient = trace.in_calls(_LOOKED_UP), trace.in_calls(_GRADIENT)
+    looked_up, gradient = trace.in_calls(_LOOKED_UP), trace.in_calls(TABLE_GRADIENT)
     if not looked_up or gradient < max(LEAST, LEAST_RATIO * looked_up):
         return None
     # A piece of a step, or the first one, has other shares.

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
@@ -49,7 +49,7 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.operators import work_free
+from whyidle.monitor.signals.operators import TABLE_GRADIENT, work_free
 from whyidle.monitor.signals.source import dotted, tree_of, variables
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
@@ -68,8 +68,6 @@ _SKIPS: Final = re.compile(
     r"pack_padded_sequence|pack_sequence|\bnested_tensor|\bvarlen|cu_seqlens|flex_attention"
 )
 _SKIPPED: Final = r"aten::(_pack_padded_sequence|_nested_tensor_from_mask)"
-# Of a step on a CPU, what is as long whatever the rows are.
-_OF_A_TABLE: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
 # Who asks for one length, or fills rows up.
 _ONE_LENGTH: Final = re.compile(
     r"""padding\s*=\s*["']max_length["']|pad_to_max_length\s*=\s*True"""
@@ -92,7 +90,7 @@ def detect(window: Window) -> Verdict:
     if computes is None:
         return window.lacks(Need.TRACE)
     least, most = computes
-    may_cut = any(_cuts(file) for file in _files(window))
+    may_cut = any(map(_cuts, _files(window)))
     high = 1 - (1 - spare) ** 2
     if length <= LONGEST_MEASURED:
         high = min(BACK[1] * spare, high)
@@ -119,15 +117,17 @@ def _computes(window: Window) -> tuple[float, float] | None:
         return None
     updates = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
     most = max(0.0, work.value - (updates.value if updates and window.device == "cpu" else 0.0))
-    # An operator's own price is the same for any length; how much that is on a GPU is not known.
+    # An operator's own price, and a table of embeddings, are the same for any length; how much that
+    # is on a GPU is not known.
     fixed = most / 2
     if window.device == "cpu" and window.trace is not None:
-        fixed = work_free(window.trace) + window.trace.in_calls(_OF_A_TABLE)
+        fixed = work_free(window.trace) + window.trace.in_calls(TABLE_GRADIENT)
     return max(0.0, most - fixed), most
 
 
-def _files(window: Window) -> list[str]:
-    return [each.file for each in own(map(Place.at, window.job.lines), most=None)]
+def _files(window: Window) -> Iterable[str]:
+    """Return the user's files that the main thread was found in, each once."""
+    return dict.fromkeys(x.file for x in own(map(Place.at, window.job.lines), most=None))
 
 
 def _skips(window: Window) -> bool:

@@ -44,7 +44,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.loops import Looping, Way, over_samples
-from whyidle.monitor.signals.operators import PER_OPERATOR_S, steps_in
+from whyidle.monitor.signals.operators import PARAMETER, PER_OPERATOR_S, steps_in
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
@@ -174,7 +174,7 @@ def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     # Forward of each layer one of these is called; what goes back may be less, or nothing.
     forward = [c["count"] for c in trace.calls(r"aten::(linear|convolution|bmm|baddbmm)")]
     backward = [c["count"] for c in trace.calls(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")]
-    added = trace.count("torch::autograd::AccumulateGrad")
+    added = trace.count(PARAMETER)
     used = max(sum(forward), sum(backward))
     if not used or not added:
         return None

@@ -48,7 +48,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.device_idle import lost_in
 from whyidle.monitor.signals.operators import optimizers_of, tensors_of
-from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.user_lines import making
 from whyidle.monitor.signals.window import Window
 
 # Fewer are soon gone through, one by one or not.
@@ -110,7 +110,7 @@ def detect(window: Window) -> Verdict:
                 window.job.measure(sum(loop.tensors for loop in loops), "count"),
             ),
         ),
-        where=asking(window.job, re.compile("|".join(rf"\b{x.kind}\(" for x in loops))),
+        where=making(window.job, (x.kind for x in loops)),
         # What torch does by itself is nobody's mistake.
         severity=None if is_asked else max(Severity.LOW, Severity.of_share(gain.low), key=_rank),
         confidence=Confidence.INFERRED,

@@ -40,17 +40,16 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
-    Place,
     Severity,
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostRow
-from whyidle.monitor.signals.operators import optimizers_of, tensors_of
+from whyidle.monitor.signals.operators import NODE, PARAMETER, optimizers_of, tensors_of
 from whyidle.monitor.signals.source import calls, last
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.user_lines import asking, making
 from whyidle.monitor.signals.window import Window
 
 # For so many times the parameters that are updated; some tensors of a batch may ask for one, too.
@@ -67,11 +66,9 @@ BACK: Final = (0.28, 1.14)
 ON_GPU: Final = 0.6
 # The nodes of a pass back, of all of it, where the samples do not tell.
 OF_NODES: Final = (0.7, 1.2)
-_BROUGHT: Final = r"torch::autograd::AccumulateGrad"
 # What a pass back begins with, and who begins others within it.
 _BEGINS: Final = r"aten::ones_like"
 _WITHIN: Final = r"CheckpointFunctionBackward"
-_NODES: Final = r"autograd::engine::evaluate_function: .*"
 # Whose optimizer holds other tensors than the parameters, and a pass that is given its gradient.
 _FLAT: Final = re.compile(r"(?i)deepspeed|megatron")
 _GIVEN: Final = re.compile(
@@ -89,11 +86,12 @@ def detect(window: Window) -> Verdict:
     tensors = sum(map(tensors_of, optimizers))
     if not tensors or len(optimizers) >= MOST_OPTIMIZERS or _is_flat(window):
         return window.lacks(Need.INSIDE, "all optimizers, and the parameters that they update")
-    passes, brought = trace.count(_BEGINS), trace.count(_BROUGHT)
-    if not passes or trace.calls(_WITHIN) or asking(window.job, _GIVEN):
-        return None
+    passes, brought = trace.count(_BEGINS), trace.count(PARAMETER)
     # Of one more pass the trace may show the end alone.
-    if brought < (passes + 1) * max(LEAST_TIMES * tensors, tensors + LEAST_MORE):
+    least_brought = (passes + 1) * max(LEAST_TIMES * tensors, tensors + LEAST_MORE)
+    if not passes or brought < least_brought:
+        return None
+    if trace.calls(_WITHIN) or asking(window.job, _GIVEN):
         return None
     least, most = _back(window, trace)
     is_most = 1 - passes * tensors / brought >= NEARLY_ALL
@@ -107,7 +105,7 @@ def detect(window: Window) -> Verdict:
             ),
             Evidence.of("parameters that optimizers update", measure(tensors, "count")),
         ),
-        where=_where(window),
+        where=making(window.job, (str(each.get("kind")) for each in optimizers)),
         slice=Slice.COMPUTE,
         severity=None if is_most and least else Severity.LOW,
         confidence=Confidence.INFERRED,
@@ -130,7 +128,7 @@ def _back(window: Window, trace: Traced) -> tuple[float, float]:
     account = window.host
     seen = 0.0 if account is None else sum(r.share for r in account.rows if _is_back(r))
     if account is None or not seen:
-        low, high = (factor * trace.in_calls(_NODES) for factor in OF_NODES)
+        low, high = (factor * trace.in_calls(NODE) for factor in OF_NODES)
         return low, min(1.0, high)
     error = account.error(seen)
     return max(0.0, seen - error), min(1.0, seen + error)
@@ -142,11 +140,6 @@ def _is_back(row: HostRow) -> bool:
         return False
     line = row.frames[0]
     return any(last(call) == "backward" for call in calls(line.file, line.line))
-
-
-def _where(window: Window) -> tuple[Place, ...]:
-    kinds = "|".join(re.escape(str(each.get("kind"))) for each in optimizers_of(window))
-    return asking(window.job, re.compile(rf"\b({kinds})\("))
 
 
 rule = Rule(

@@ -47,9 +47,8 @@ def drift_of(
     ``stacks`` come in their order; ``cores`` are those that the job ran on. Of a long and a short
     step in turns the median is the one or the other by chance: the steps in a second tell as well.
     """
-    known = [[point.mean for point in medians if point.mean]]
-    known.append([1 / point.mean for point in paces if point.mean])
-    known = [values for values in known if len(values) >= LEAST_POINTS]
+    both = [p.mean for p in medians if p.mean], [1 / p.mean for p in paces if p.mean]
+    known = [values for values in both if len(values) >= LEAST_POINTS]
     if not known:
         return None
     values = min(known, key=_rise)

@@ -39,8 +39,11 @@ _READ: Final = r"aten::item"
 _SAME: Final = r"aten::(resolve_conj|resolve_neg)|detach"
 _MOVES: Final = r"aten::to"
 _MOVED: Final = r"aten::_to_copy"
-_NODE: Final = r"autograd::engine::evaluate_function: .*"
-_PARAMETER: Final = r"torch::autograd::AccumulateGrad"
+# Of a backward pass: each node that it goes through, and each parameter that it brings a gradient.
+NODE: Final = r"autograd::engine::evaluate_function: .*"
+PARAMETER: Final = r"torch::autograd::AccumulateGrad"
+# The gradient of a table of embeddings, where it is dense.
+TABLE_GRADIENT: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
 _ONCE_A_STEP: Final = r"Optimizer\.(step|zero_grad)#.*"
 
 
@@ -96,7 +99,7 @@ def _trained(trace: Traced, ran: int) -> int:
 
     All of a job without gradients: its step has nothing else.
     """
-    nodes, parameters = (trace.count(name) for name in (_NODE, _PARAMETER))
+    nodes, parameters = (trace.count(name) for name in (NODE, PARAMETER))
     return min(ran, PER_NODE * nodes + PER_PARAMETER * parameters) if nodes else ran
 
 

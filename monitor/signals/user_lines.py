@@ -77,6 +77,11 @@ def asking(job: Recorded, pattern: re.Pattern[str], most: int | None = MOST) -> 
     return own(found, most)
 
 
+def making(job: Recorded, kinds: Iterable[str]) -> tuple[Place, ...]:
+    """Return the lines that make something of these classes."""
+    return asking(job, re.compile("|".join(rf"\b{re.escape(kind)}\(" for kind in kinds)))
+
+
 def fetches(line: SourceLine) -> bool:
     """Tell whether a line is a loader's, asks one for a batch, or goes through one."""
     if _LOADS.fullmatch(line.function) or "next" in called(line.file, line.line):
