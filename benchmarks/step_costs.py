@@ -1,4 +1,4 @@
-"""What the constants of four rules stand on: steps of PyTorch on a CPU, with a fault and without.
+"""What the constants of five rules stand on: steps of PyTorch on a CPU, with a fault and without.
 
 Embeddings with dense gradients beside sparse ones: how long the gradient takes beside looking the
 rows up, by a profile, and what part of the step comes back. Layers that are checkpointed beside the
@@ -6,6 +6,8 @@ same layers that are not: what part of the step the second pass takes, and what 
 Rows of tokens that are padded beside the same rows as long as they need to be: what comes back for
 each part of a row less. Layers that nobody updates, with gradients and without: what part of the
 step the backward pass takes, and what comes back, with something trained below them or nothing.
+Small networks as Python runs them and compiled: how many operators a step has, what part of it they
+compute in beyond 13 us each, and what part comes back.
 Both ways of a pair take turns, so that a slow moment of the machine meets both.
 
 Run: .venv/bin/python benchmarks/step_costs.py [--json]
@@ -297,6 +299,101 @@ def unused() -> dict[str, dict[str, float]]:
     return found
 
 
+class Cell(nn.Module):
+    """A recurrent cell, written out, over the length of its rows."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.given, self.kept = nn.Linear(width, 2 * width), nn.Linear(width, 2 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Go through the rows."""
+        kept = torch.zeros_like(x[:, 0])
+        for at in range(x.shape[1]):
+            gate, new = (self.given(x[:, at]) + self.kept(kept)).chunk(2, -1)
+            gate = torch.sigmoid(gate)
+            kept = gate * kept + (1 - gate) * torch.tanh(new)
+        return kept
+
+
+class Coupling(nn.Module):
+    """One step of a flow: half of the numbers move the other half."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(width // 2, 64), nn.ReLU(), nn.Linear(64, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Move them, and change their places."""
+        left, right = x.chunk(2, -1)
+        scale, shift = self.net(left).chunk(2, -1)
+        return torch.cat([right * torch.exp(torch.tanh(scale)) + shift, left], -1)
+
+
+class Euler(nn.Module):
+    """Twenty steps of an equation that has a small network in it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(width, 32), nn.Tanh(), nn.Linear(32, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Go on for twenty steps."""
+        for _ in range(20):
+            x = x + 0.05 * (self.net(x) + torch.sin(x) - 0.1 * x * x.abs())
+        return x
+
+
+def normed(width: int) -> nn.Module:
+    """Return a layer between two norms."""
+    return nn.Sequential(nn.LayerNorm(width), nn.SiLU(), nn.Linear(width, width))
+
+
+EAGER: tuple[tuple[Callable[[int], nn.Module], int, int, tuple[int, ...]], ...] = (
+    (Cell, 1, 32, (64, 24, 32)),
+    (Coupling, 12, 8, (256, 8)),
+    (Euler, 2, 4, (256, 4)),
+    (normed, 24, 48, (64, 48)),
+    (convolution, 4, 8, (64, 8, 16, 16)),
+    (transformer, 3, 32, (64, 16, 32)),
+)
+
+
+def trained_as_it_is(
+    layers: nn.Module, shape: tuple[int, ...], *, fused: bool
+) -> Callable[[], None]:
+    """Return a step of these layers, compiled and with a fused optimizer or neither."""
+    run: Any = torch.compile(layers) if fused else layers
+    optimizer = torch.optim.Adam(layers.parameters(), lr=1e-3, fused=fused)
+    x = torch.randn(shape)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        run(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def compiled() -> dict[str, dict[str, float]]:
+    """Return what a compiler gives back of steps made of small operators."""
+    found = {}
+    for kind, number, width, shape in EAGER:
+        layers = nn.Sequential(*(Bare(kind(width)) for _ in range(number)))
+        eager, fused = (trained_as_it_is(layers, shape, fused=fused) for fused in (False, True))
+        before, after = in_turns(eager, fused)
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            eager()
+        own = [each for each in seen.key_averages() if each.key.startswith("aten::")]
+        beyond = sum(max(0.0, each.self_cpu_time_total - 13 * each.count) for each in own)
+        found[f"{kind.__name__}, {number} of {width}"] = {
+            "operators": sum(each.count for each in own),
+            "compute": round(beyond / 1e3 / before, 2),
+            "comes_back": round(1 - after / before, 2),
+        }
+    return found
+
+
 def main() -> None:
     """Print them."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -310,6 +407,7 @@ def main() -> None:
         "layers_again": recomputed(),
         "padded_rows": padded(),
         "gradients_that_nobody_uses": unused(),
+        "small_operators": compiled(),
     }
     if given.json:
         print(json.dumps(result))

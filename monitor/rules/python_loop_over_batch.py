@@ -43,15 +43,13 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.loops import Looping, Way, over_samples
+from whyidle.monitor.signals.loops import LEAST_TIMES, Looping, Way, over_samples
 from whyidle.monitor.signals.operators import PARAMETER, PER_OPERATOR_S, steps_in
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# The catalogue's mark for a motif that repeats within a step.
-LEAST_TIMES: Final = 8
 # Each weight takes part once in a pass; many have a bias beside them, which counts as well.
 LEAST_USES: Final = 4
 # A loop that takes less of the main thread is not what its time goes to.
@@ -173,9 +171,13 @@ def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
         return _of_functions(window, trace)
     # Forward of each layer one of these is called; what goes back may be less, or nothing.
     forward = [c["count"] for c in trace.calls(r"aten::(linear|convolution|bmm|baddbmm)")]
-    backward = [c["count"] for c in trace.calls(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")]
+    backward = trace.count(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")
+    ahead = sum(forward) + trace.count(r"aten::(addmm|matmul|mv|dot)")
+    if 0 < ahead < backward:
+        # Gradients of gradients go back through the same layers again and again.
+        backward = 0
     added = trace.count(PARAMETER)
-    used = max(sum(forward), sum(backward))
+    used = max(sum(forward), backward)
     if not used or not added:
         return None
     # With a bias each layer has two parameters.

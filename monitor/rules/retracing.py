@@ -75,6 +75,8 @@ LEAST_NOW: Final = 2
 # the way into it a tenth of what is left. All runs grow by padding: by nothing where lengths lie
 # close below the next one of the few, by at most all where powers of two are used.
 AFTER_THE_FIRST: Final = 0.57
+# So many executions JAX takes ahead on a CPU (its client's own limit): then who calls it waits.
+MOST_AHEAD: Final = 32
 # PyTorch makes one program that fits all lengths, and pads nothing.
 GROWN: Final = {"jax": 2.0, "torch": 1.0}
 # TensorFlow optimizes and places a graph in its first run, which the agent does not see: that took
@@ -91,6 +93,7 @@ torch._logging.set_logs(recompiles=True)  # prints each reason, with the line of
 # Of the reasons that the agent gives for TensorFlow: what is part of the graph, and who is new.
 _VALUE: Final = re.compile(r"the Python value")
 _ANEW: Final = re.compile(r"made anew each time")
+_AS_BEFORE: Final = re.compile("all arguments are as before")
 _OBJECT: Final = re.compile(r"now (the \w+ at 0x|an object that is gone)")
 AS_TENSOR: Final = Fix(
     "Pass what changes as a tensor: a Python number is part of the graph, and each makes another.",
@@ -112,6 +115,25 @@ step = tf.function(train_step)
 for x, y in batches:
     loss = step(x, y)""",
 )
+AS_ARRAY: Final = Fix(
+    "Pass what changes as an array: what is static is a part of the program, and each value makes"
+    " another. Keep static only what takes few values.",
+    """\
+params, loss = step(params, batch, jnp.asarray(noise_level))  # a number for each step""",
+)
+JIT_ONCE: Final = Fix(
+    "Make the function once, before the loop, and pass what it needs as arguments: each new one"
+    " begins without a program.",
+    """\
+step = jax.jit(train_step)
+for batch in batches:
+    params, loss = step(params, batch)  # not: jax.jit(lambda p: train_step(p, batch))(params)""",
+)
+# By the reason that the agent gives; of others the rule's own cure.
+CURES: Final[dict[Framework, tuple[tuple[re.Pattern[str], Fix], ...]]] = {
+    "jax": ((_AS_BEFORE, AS_ARRAY), (_ANEW, JIT_ONCE)),
+    "tensorflow": ((_VALUE, AS_TENSOR), (_ANEW, ONCE), (_OBJECT, SAME)),
+}
 # Who forgets all that was compiled.
 _CLEARS: Final = re.compile(
     r"\b(clear_caches|clear_backends|clear_cache|clear_session|reset_default_graph"
@@ -120,7 +142,6 @@ _CLEARS: Final = re.compile(
 # As in "at x: now f32[99,4], before f32[20,4]".
 _ARGUMENT: Final = re.compile(r"at \S+: now ")
 MOST_MAKERS: Final = 2
-_AS_BEFORE: Final = "all arguments are as before"
 KEEP: Final = Fix(
     "Clear nothing between the steps: all that was compiled is compiled anew after it. Memory that"
     " grows by compiled programs is that of shapes that change: pad these."
@@ -149,8 +170,9 @@ def detect(window: Window) -> Verdict:
         gain = _with_first_runs(window, _by_chance(window, (lost, lost), again, alike=True))
     else:
         chance = _by_chance(window, _seen(window, lost), again)
-        # Who pads to few lengths computes more.
-        grown = 1.0 if clearing else GROWN[worst.framework]
+        # Who pads to few lengths computes more; what is static has none.
+        is_static = _AS_BEFORE.match(worst.reason or "")
+        grown = 1.0 if clearing or is_static else GROWN[worst.framework]
         gain = _gain(chance, _first_runs(window), grown)
     if again[0].is_few:
         # At least what they are of all that was recorded.
@@ -175,7 +197,7 @@ def detect(window: Window) -> Verdict:
 
 def _clearing(window: Window, reason: str | None) -> tuple[Place, ...]:
     """Return the lines that clear what was compiled: in a loop, or where no argument changed."""
-    again = (reason or "").startswith(_AS_BEFORE)
+    again = _AS_BEFORE.match(reason or "")
     kinds = (ast.For, ast.While, *((ast.FunctionDef,) if again else ()))
     return tuple(
         place
@@ -194,11 +216,11 @@ def _makers(function: Compiled) -> tuple[Place, ...]:
 
 def _fixes(framework: str, reason: str, *, by_size: bool) -> dict[Framework, Fix] | None:
     """Return another cure than the rule's own, where the reason names another cause."""
-    if framework == "tensorflow":
-        cures = ((_VALUE, AS_TENSOR), (_ANEW, ONCE), (_OBJECT, SAME))
-        cure = next((cure for like, cure in cures if like.search(reason)), None)
-        return None if cure is None else {"tensorflow": cure}
-    return None if by_size else {"pytorch": LOOK}
+    if framework == "torch":
+        return None if by_size else {"pytorch": LOOK}
+    name = _FRAMEWORKS[framework]
+    cure = next((cure for like, cure in CURES[name] if like.search(reason)), None)
+    return None if cure is None else {name: cure}
 
 
 def _goes_on(window: Window) -> bool:
@@ -273,9 +295,18 @@ def _beside(window: Window, gain: Gain) -> Gain:
     if window.trace is None:
         return gain
     stays = of_work(window, gain.low, gain.high)
-    # On a CPU the compiler takes cores from that work, which then takes longer than without it.
-    high = gain.high if window.device == "cpu" else min(gain.high, stays.high)
-    return Gain(min(gain.low, stays.low), high)
+    if window.device != "cpu":
+        return Gain(min(gain.low, stays.low), min(gain.high, stays.high))
+    # There the compiler takes cores from that work, which then takes longer than without it.
+    return Gain(min(gain.low, max(stays.low, gain.low - _asked_for_before(window))), gain.high)
+
+
+def _asked_for_before(window: Window) -> float:
+    """Return the most of the time in which a CPU does what it was given before a compilation."""
+    step, rate = window.step_s, window.job.mean(m.PROCESS_COMPILES)
+    if step is None or rate is None or not window.works_ahead:
+        return 1.0
+    return rate.value * step.value * MOST_AHEAD
 
 
 def _evidence(window: Window, again: list[Recompiled]) -> list[Evidence]:

@@ -67,6 +67,9 @@ _FOLLOWS: Final = re.compile(
 MOST_FOLLOWING: Final = 3.0
 # Functions of the same file that a compiled one calls, and those that they call.
 DEEPEST: Final = 4
+# Fewer passes, where the source itself says how many, go over axes or views, and not over samples;
+# the catalogue's mark for a motif that repeats within a step.
+LEAST_TIMES: Final = 8
 
 
 class Way(Enum):
@@ -215,7 +218,8 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
     iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
     if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
         return False
-    if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated)):
+    is_text = isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated))
+    if is_text or ((passes := _passes(iterated)) is not None and passes < LEAST_TIMES):
         return False
     names = [dotted(call.func) for call in _calls_in(loop)]
     if any(_TRAINS.fullmatch(name) for name in names):
@@ -236,6 +240,23 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
         for call in _works(loop)
     ]
     return any(each & one for one in used) and not any(carried & one for one in used)
+
+
+def _passes(iterated: ast.expr) -> int | None:
+    """Return how many passes the source itself says that there are: ``range(2)``, ``(a, b)``."""
+    match iterated:
+        case ast.Tuple(elts=each) | ast.List(elts=each):
+            return None if any(isinstance(one, ast.Starred) for one in each) else len(each)
+        case ast.Call(func=ast.Name(id="range"), args=bounds):
+            known = [one.value for one in bounds if isinstance(one, ast.Constant)]
+            ends = [one for one in known if isinstance(one, int)]
+            return len(range(*ends)) if len(ends) == len(bounds) in {1, 2} else None
+        case ast.Call(func=ast.Name(id="enumerate" | "reversed"), args=[first, *_]):
+            return _passes(first)
+        case ast.Call(func=ast.Name(id="zip"), args=each):
+            return min((n for one in each if (n := _passes(one)) is not None), default=None)
+        case _:
+            return None
 
 
 def _is_of_a_model(iterated: ast.expr) -> bool:

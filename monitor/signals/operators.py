@@ -94,6 +94,20 @@ def work_free(trace: Traced) -> float:
     return min(MOST, ran * PER_OPERATOR_S * 1e9 / whole_ns) if whole_ns else MOST
 
 
+def computing(trace: Traced) -> float:
+    """Return the part of the time that operators surely compute in: beyond what each costs anyway.
+
+    Their own time, without that of those they call: a product, or numbers drawn.
+    """
+    beyond = sum(
+        max(0.0, operator["total_ns"] - operator["count"] * PER_OPERATOR_S * 1e9)
+        for operator in trace.answer.get("top_operators", ())
+        if operator["name"].startswith("aten::")
+    )
+    whole_ns = sum(trace.answer["budget"]["slices"].values())
+    return min(1.0, beyond / whole_ns) if whole_ns else 0.0
+
+
 def _trained(trace: Traced, ran: int) -> int:
     """Return how many operators train, at most: with gradients, and of the optimizer.
 

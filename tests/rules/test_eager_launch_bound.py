@@ -85,6 +85,32 @@ def test_operators_that_have_something_to_do() -> None:
     assert is_silent(NAME, on_cpu(step_ms=20))
 
 
+@pytest.mark.parametrize(
+    ("own", "is_bound"),
+    [
+        # Of 300 operators a step 100 are products, and take 0.4 of it; or what they cost anyway.
+        ({"aten::mm": (1000, 0.44)}, False),
+        ({"aten::mm": (1000, 0.29)}, True),
+        # Numbers that are drawn, a convolution with its gradient.
+        ({"aten::bernoulli_": (20, 0.25)}, False),
+        ({"aten::mkldnn_convolution": (30, 0.15), "aten::convolution_backward": (30, 0.2)}, False),
+        # What lies around them is Python, and no work.
+        ({"Optimizer.step#Adam.step": (10, 0.5), "AddmmBackward0": (30, 0.3)}, True),
+    ],
+)
+def test_what_operators_compute_no_compiler_takes_away(
+    own: dict[str, tuple[int, float]], is_bound: bool
+) -> None:
+    seen = on_cpu(step_ms=4.5)
+    trace = seen.trace
+    assert trace is not None
+    trace.answer["top_operators"] = [
+        {"name": name, "count": count, "total_ns": int(share * trace.total_ns), "share": share}
+        for name, (count, share) in own.items()
+    ]
+    assert is_silent(NAME, seen) != is_bound
+
+
 def test_a_small_batch_is_another_fault() -> None:
     assert is_silent(NAME, on_cpu(step_ms=4.5, batch=8))
 

@@ -94,6 +94,11 @@ def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, fl
         ("for i in range(n):\n    params, loss = step(params, x[i])\n", 2),
         ("while step < n:\n    x, y = get_batch(step)\n    train(x, y)\n    opt.step()\n", 3),
         ("while not done:\n    h = cell(h, x)\n    done = h > 3\n", 2),
+        # Over axes, over two views, over some streams: no samples.
+        ("for k in range(2):\n    lap += grad(u[:, k].sum(), p)\n", 2),
+        ("for axis, w in enumerate((0.5, 0.25)):\n    out.append(blur(x, axis) * w)\n", 2),
+        ("for view, sign in zip([a, b], signs):\n    out.append(model(view))\n", 2),
+        ("z = [encode(x, view) for view in reversed((front, side, top))]\n", 1),
         # No loop at all.
         ("loss = model(x)\n", 1),
     ],
@@ -110,6 +115,9 @@ def test_loops_that_have_to_be(tmp_path: Path, text: str, line: int) -> None:
         ("for i in range(n):\n    total = add(total, gradient(params, x[i]))\n", 2),
         ("for x, y in zip(xs, ys):\n    out.append(model(x))\n", 2),
         ("for x in xs:\n    total += loss(params, x)\n", 2),
+        ("for i in range(0, 64):\n    total += loss(params, x[i])\n", 2),
+        ("for i in range(0, 64, 2):\n    total += loss(params, x[i])\n", 2),
+        ("for x in [*xs]:\n    total += loss(params, x)\n", 2),
         ("i = 0\nwhile i < len(xs):\n    out.append(model(xs[i]))\n    i += 1\n", 3),
         ("while i < n:\n    out.append(\n        model(x[i : i + 1])\n    )\n    i += 1\n", 3),
     ],
@@ -125,6 +133,22 @@ def test_each_parameter_takes_part_once(tmp_path: Path) -> None:
     calls = {"AddmmBackward0": 3.0, "torch::autograd::AccumulateGrad": 6.0}
     job = {"facts": {"torch": {}}, "lines": lines, "inside": True}
     assert is_silent(NAME, window(answer(DISPATCH, calls=calls), **job))
+
+
+def test_gradients_of_gradients_go_back_through_the_same_layers(tmp_path: Path) -> None:
+    lines = written(tmp_path, LOOP, 2)
+    # Two points of view on four layers, and three passes back through what came back.
+    back = {"AddmmBackward0": 17.0, "MmBackward0": 21.0, "torch::autograd::AccumulateGrad": 8.0}
+
+    def seen(calls: dict[str, float]) -> Window:
+        trace = answer(DISPATCH, calls={**back, **calls})
+        return window(trace, facts={"torch": {}}, lines=lines, inside=True)
+
+    assert is_silent(NAME, seen({"aten::linear": 8.0, "aten::addmm": 8.0}))
+    # A layer of each sample has as many forward.
+    assert found(NAME, seen({"aten::linear": 38.0, "aten::addmm": 17.0}))
+    # Of a list that has none of them nothing is known.
+    assert found(NAME, seen({}))
 
 
 def test_what_is_missing() -> None:
