@@ -195,15 +195,8 @@ def unexplained(answer: DiagnosisJson) -> list[tuple[str, float]]:
 
 
 def while_it_computes(answer: DiagnosisJson) -> list[str]:
-    """Return how well the GPU computes while it computes."""
-    works = answer["compute"]
-    if not works:
-        return []
-    said = list(works["said"])
-    if works["efficiency"] is not None:
-        share = amount(works["efficiency"], "ratio")
-        said.append(f"{share} of the chip's peak is used ({works['efficiency_source']}).")
-    return [*said, *(f"not known: {each}" for each in dict.fromkeys(works["unknown"].values()))]
+    """Return how well the device computes while it computes."""
+    return terminal.while_it_computes(answer["compute"]) if answer["compute"] else []
 
 
 def caveats(answer: DiagnosisJson) -> list[str]:

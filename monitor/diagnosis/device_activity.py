@@ -2,6 +2,7 @@
 
 Where nothing is idle this is the answer that is left. By the counters of the GPU where they are
 measured, else by the names of the kernels in a trace; one number says how much of the chip is used.
+On a CPU by the names of the operators.
 """
 
 from __future__ import annotations
@@ -39,9 +40,16 @@ PEAKS: Final[tuple[tuple[str, float], ...]] = (
     (r"\bT4\b", 65e12),
 )
 
+# Of the operators those that take the most are named, and none that takes less than this.
+MOST_OPERATORS: Final = 3
+LEAST_OPERATOR: Final = 0.1
+# What numbers the same operation in a compiled program.
+_NUMBER: Final = re.compile(r"\.\d+$")
+
 _FUSING: Final[dict[str, str]] = {"pytorch": "torch.compile", "jax": "jax.jit"}
 
 NO_COUNTERS: Final = "no counters of the GPU's pipes, and no kernel names that say it"
+NO_PIPES: Final = "a CPU computes, and no counters of its pipes are read"
 NO_FLOPS: Final = "the operations of a step are not known, and no counter of the tensor cores"
 
 
@@ -72,9 +80,9 @@ class Busy:
 
 
 def busy(window: Window) -> Busy | None:
-    """Return how a GPU works; ``None`` where the job computes on none."""
+    """Return how a GPU or a CPU works; ``None`` where neither is known."""
     if window.device != "gpu":
-        return None
+        return _on_cpu(window)
     bound, said = _bound(window)
     cores = _tensor_cores(window)
     used = _efficiency(window)
@@ -82,6 +90,26 @@ def busy(window: Window) -> Busy | None:
     unknown |= {} if cores else {"tensor_core_share": NO_COUNTERS}
     unknown |= {} if used else {"efficiency": NO_FLOPS}
     return Busy(bound, cores, used, (*said, *_of_cores(cores)), unknown)
+
+
+def _on_cpu(window: Window) -> Busy | None:
+    """Return what operators compute most, by their own time; ``None`` where they are no answer."""
+    trace = window.trace
+    listed = () if trace is None else trace.answer.get("top_operators", ())
+    whole_ns = sum(operator["total_ns"] for operator in listed)
+    if trace is None or whole_ns < MOST * trace.total_ns:
+        return None
+    taken: dict[str, float] = {}
+    for operator in listed:
+        name = _NUMBER.sub("", operator["name"].removeprefix("aten::"))
+        taken[name] = taken.get(name, 0.0) + operator["total_ns"] / whole_ns
+    most = sorted(taken.items(), key=lambda item: -item[1])[:MOST_OPERATORS]
+    named = ", ".join(f"{name} {part:.0%}" for name, part in most if part >= LEAST_OPERATOR)
+    if not named:
+        return None
+    said = f"Of what operators took in a trace of {trace.total_ns / 1e6:,.0f} ms: {named}."
+    unknown = dict.fromkeys(("bound", "tensor_core_share", "efficiency"), NO_PIPES)
+    return Busy(said=(said,), unknown=unknown)
 
 
 def _mean(window: Window, metric: Metric) -> float | None:

@@ -25,6 +25,7 @@ from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Framework
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.diagnosis.diagnose import Diagnosis
 from whyidle.monitor.render.budget import NARROWEST, bar, legend, words
 from whyidle.monitor.render.escape import printable
@@ -75,10 +76,12 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
         parts.append(Text(f"Where the time goes is not known: {answer['unknown']['budget']}."))
     else:
         parts.append(Group(bar(budget, width), *legend(budget, None, width, 1)))
+    if (computes := answer["compute"]) and not _is_of_gpu(computes):
+        parts.append(Group(*(_line(text, width) for text in while_it_computes(computes))))
     tables = (list(_host(answer["host"], width)), list(_ranks(answer.get("ranks"), width)))
     parts.extend(Group(*rows) for rows in tables if rows)
-    if answer["compute"]:
-        parts.append(Group(*_compute(answer["compute"], width)))
+    if computes and _is_of_gpu(computes):
+        parts.append(Group(*_compute(computes, width)))
     parts.extend(Group(*_finding(each, width)) for each in answer["findings"])
     if answer["failed"] or answer["warnings"]:
         parts.append(Group(*_warnings(answer, width)))
@@ -288,16 +291,26 @@ def _line(text: str, width: int) -> Text:
     return Text(f"{_INDENT}{joined}")
 
 
-def _compute(compute: ComputeJson, width: int) -> Iterator[Text]:
-    """Say how well the GPU computes while it computes."""
-    yield Text("While it computes", style="bold")
-    for text in compute["said"]:
-        yield _line(text, width)
+def while_it_computes(compute: ComputeJson) -> list[str]:
+    """Return how well the device computes while it computes."""
+    said = list(compute["said"])
     if compute["efficiency"] is not None:
         share = amount(compute["efficiency"], "ratio")
-        yield _line(f"{share} of the chip's peak is used ({compute['efficiency_source']}).", width)
-    for text in dict.fromkeys(compute["unknown"].values()):
-        yield _line(f"not known: {text}", width)
+        said.append(f"{share} of the chip's peak is used ({compute['efficiency_source']}).")
+    if _is_of_gpu(compute):
+        said += [f"not known: {text}" for text in dict.fromkeys(compute["unknown"].values())]
+    return said
+
+
+def _is_of_gpu(compute: ComputeJson) -> bool:
+    """Tell whether counters are missed where they are not known: those of a GPU."""
+    return NO_PIPES not in compute["unknown"].values()
+
+
+def _compute(compute: ComputeJson, width: int) -> Iterator[Text]:
+    yield Text("While it computes", style="bold")
+    for text in while_it_computes(compute):
+        yield _line(text, width)
 
 
 def _warnings(answer: DiagnosisJson, width: int) -> Iterator[Text]:

@@ -96,8 +96,8 @@ def detect(window: Window) -> Verdict:
 
 
 def _is_even(drift: Drift) -> bool:
-    """Tell whether all of a step grew alike, and not surely."""
-    return drift.moved is not None and drift.moved < MOVED and drift.order < STRICTLY
+    """Tell whether all of a step may have grown alike, and not surely."""
+    return (drift.moved is None or drift.moved < MOVED) and drift.order < STRICTLY
 
 
 def _otherwise(window: Window, drift: Drift) -> str | None:

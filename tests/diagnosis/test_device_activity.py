@@ -76,6 +76,33 @@ def test_kernel_names_show_it_where_no_counter_does() -> None:
     assert not any("jax" in text for text in found.said)
 
 
-def test_a_job_without_a_gpu_has_no_such_answer() -> None:
-    assert busy(window(answer({Slice.COMPUTE: 1.0}))) is None
+def operators(**shares: float) -> list[dict[str, Any]]:
+    """Return the list of a trace of 100 ms in which operators take these shares of the time."""
+    return [
+        {"name": name, "count": 1, "total_ns": int(share * 1e8), "share": share}
+        for name, share in shares.items()
+    ]
+
+
+def test_on_a_cpu_the_operators_say_what_it_computes() -> None:
+    own = operators(**{
+        "sort.0": 0.4, "sort.2": 0.32, "dot.11": 0.05, "fusion": 0.12, "aten::mm": 0.02, "add": 0.01
+    })  # fmt: skip
+    found = busy(window(answer({Slice.COMPUTE: 1.0}, top_operators=own)))
+    assert found is not None
+    assert found.said == ("Of what operators took in a trace of 100 ms: sort 78%, fusion 13%.",)
+    assert set(found.unknown) == {"bound", "tensor_core_share", "efficiency"}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        [],
+        # A host that works beside them; many alike.
+        operators(**{"aten::mm": 0.2, "aten::add": 0.1}),
+        operators(**{f"aten::of_{n}": 0.05 for n in range(19)}),
+    ],
+)
+def test_operators_that_are_no_answer(own: list[dict[str, Any]]) -> None:
+    assert busy(window(answer({Slice.COMPUTE: 1.0}, top_operators=own))) is None
     assert busy(window()) is None

@@ -10,6 +10,7 @@ from tests.rules.windows import recorded
 from whyidle.dashboard.views import findings
 from whyidle.monitor import rules
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.rules import DOCUMENTS
@@ -85,6 +86,9 @@ def test_how_a_gpu_works_while_it_works_is_shown_with_what_is_not_known_of_it() 
         "not known: no counter tells",
     ]
     assert findings.while_it_computes({"compute": None}) == []
+    # Of a CPU nobody misses counters.
+    names = {"said": ["sort 78%."], "efficiency": None, "unknown": {"bound": NO_PIPES}}
+    assert findings.while_it_computes({"compute": names}) == ["sort 78%."]
 
 
 def test_every_document_that_a_rule_cites_has_its_name() -> None:
