@@ -49,6 +49,7 @@ D5's `.map().batch().shuffle()` shuffles batches, not samples.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -80,7 +81,7 @@ from whyidle.monitor.signals.own_waits import others_run, trains
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS
-from whyidle.monitor.signals.user_lines import fetches, of_slice, own, seen
+from whyidle.monitor.signals.user_lines import asking, fetches, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
 # Below this the loader is not worth a person's time; "low" in the contract.
@@ -114,6 +115,7 @@ COMPETES: Final = "Loading takes the cores that the step computes on"
 TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
 # Several of them at once take as long as one.
 OVERLAPS: Final = TAKES_NO_CORE | {LoadKind.WAIT}
+_GENERATES: Final = re.compile(r"\bfrom_generator\(")
 # Where a trace puts time in which the main thread did what no profiler records.
 UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 
@@ -144,21 +146,26 @@ def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measur
     gain = found.gain
     if gain is not None and waits is not None:
         # What is done for a batch at a time may take next to nothing of a core.
-        gain = Gain(gain.low, max(gain.high, min(MOST_LOST, waits.value)))
+        most = waits.value + step_samples(window.job).error(waits.value)
+        gain = Gain(gain.low, max(gain.high, min(MOST_LOST, most)))
     return replace(
         found,
         gain=gain,
         evidence=(*found.evidence, *pipeline.evidence),
-        where=found.where or _stages(window, pipeline),
+        where=tuple(dict.fromkeys((*_stages(window, pipeline), *found.where))),
         fixes={"tensorflow": pipeline.fix},
         frameworks=("tensorflow",),
     )
 
 
 def _stages(window: Window, pipeline: Pipeline) -> tuple[Place, ...]:
-    """Return the functions of a pipeline: a generator has no name, and is seen in threads."""
+    """Return the functions of a pipeline.
+
+    A generator has no name, and is seen in threads, or where the pipeline is made of it: what it
+    does for one sample may be too short to be seen.
+    """
     in_threads = (Place(x.file, x.line, x.function) for x in window.job.threads.lines(MOST_LINES))
-    return own(pipeline.where) or own(in_threads)
+    return own(pipeline.where) or own(in_threads) or asking(window.job, _GENERATES)
 
 
 def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:

@@ -56,7 +56,10 @@ _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|bl
 _MODEL: Final = re.compile(
     r"_?(named_)?(parameters|modules|children|buffers)|params|grads|gradients|weights"
     r"|param_groups|state_dict|model"
+    r"|tree_leaves(_with_path)?|tree_flatten(_with_path)?|leaves(_with_path)?|flatten_with_path"
 )
+# What goes through other things, and numbers or sorts them.
+_PAIRS: Final = re.compile("zip|enumerate|list|tuple|sorted|reversed|map")
 # Where the device, or autograd, does what such a loop has asked for.
 _FOLLOWS: Final = re.compile(
     r"(.*\.)?(backward|grad|block_until_ready|item|float|asarray|device_get)"
@@ -226,7 +229,7 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
         return False
     each = _moving(loop)
     carried = _carried(loop) - each
-    if way is Way.METHODS and (carried or _is_of_a_model(iterated)):
+    if (way is Way.METHODS and carried) or _is_of_a_model(iterated):
         return False
     if way is Way.PIECES:
         # Heads and experts have parameters of their own.
@@ -260,6 +263,12 @@ def _passes(iterated: ast.expr) -> int | None:
 
 
 def _is_of_a_model(iterated: ast.expr) -> bool:
+    """Tell whether it is parts of a model, or of a tree as JAX knows them: few, and each another.
+
+    Of what goes together with something else the first: ``zip(xs, weights)`` are samples.
+    """
+    if isinstance(iterated, ast.Call) and _PAIRS.fullmatch(callee(iterated)) and iterated.args:
+        return _is_of_a_model(iterated.args[0])
     parts = {part for name in _names(iterated) for part in name.split(".")}
     return any(_MODEL.fullmatch(part) for part in parts)
 

@@ -99,6 +99,11 @@ def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, fl
         ("for axis, w in enumerate((0.5, 0.25)):\n    out.append(blur(x, axis) * w)\n", 2),
         ("for view, sign in zip([a, b], signs):\n    out.append(model(view))\n", 2),
         ("z = [encode(x, view) for view in reversed((front, side, top))]\n", 1),
+        # Over the leaves of a tree, over parameters and what belongs to them.
+        ("for path, g in tree_leaves_with_path(grads):\n    row[path] = float(norm(g))\n", 2),
+        ("for g in jax.tree.leaves(state):\n    norms.append(float(jnp.linalg.norm(g)))\n", 2),
+        ("for name, p in model.named_parameters():\n    log[name] = norm(p)\n", 2),
+        ("for i, g in enumerate(zip(grads, params)):\n    out.append(ratio(g))\n", 2),
         # No loop at all.
         ("loss = model(x)\n", 1),
     ],
@@ -118,6 +123,7 @@ def test_loops_that_have_to_be(tmp_path: Path, text: str, line: int) -> None:
         ("for i in range(0, 64):\n    total += loss(params, x[i])\n", 2),
         ("for i in range(0, 64, 2):\n    total += loss(params, x[i])\n", 2),
         ("for x in [*xs]:\n    total += loss(params, x)\n", 2),
+        ("for x, w in zip(xs, weights):\n    total += w * loss(params, x)\n", 2),
         ("i = 0\nwhile i < len(xs):\n    out.append(model(xs[i]))\n    i += 1\n", 3),
         ("while i < n:\n    out.append(\n        model(x[i : i + 1])\n    )\n    i += 1\n", 3),
     ],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.rules.windows import found, judge, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Confidence, Found, Severity
+from whyidle.monitor.core.finding import Confidence, Found, Severity, SourceLine
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.pipelines import pipeline_of
 from whyidle.monitor.signals.window import Window
@@ -120,6 +121,22 @@ def test_what_is_made_ahead_costs_nothing_while_it_keeps_up() -> None:
     assert isinstance(judge("input_starved", of_threads(ahead, 100)), Found)
     graph = [{"stage": "ParallelMap"}, {"stage": "Batch"}]
     assert not isinstance(judge("input_starved", of_threads(graph, 60)), Found)
+
+
+def test_a_generator_too_short_to_be_seen_stands_where_the_pipeline_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "def windows(data, spec):\n"
+        "    made = tf.data.Dataset.from_generator(data.each, output_signature=spec)\n"
+        "    return made.batch(64)\n"
+        "for x, y in windows(data, spec):\n"
+        "    train(x, y)\n"
+    )
+    facts = {"tensorflow": {"pipelines": [GENERATOR], "functions": 1, "backend": "cpu"}}
+    lines = (SourceLine(str(file), 4, "<module>", 0.8), SourceLine(str(file), 5, "<module>", 0.2))
+    means = {m.JOB_LOADER_WAIT: 0.7, m.JOB_STEPS: 10.0}
+    finding = found("input_starved", window(facts=facts, inside=True, lines=lines, means=means))
+    assert [place.line for place in finding.where] == [2, 4]
 
 
 def test_keras_on_pytorch_is_no_job_of_jax() -> None:
