@@ -2,16 +2,19 @@
 
 ## What it sees
 The stack samples that found the main thread on lines that call NumPy's, Python's or, where the job
-computes on a GPU, PyTorch's random numbers without a device. It reads these lines in the source.
+computes on a GPU, PyTorch's random numbers without a device. It reads these lines in the source;
+where samples are drawn of a `deque`, as a replay memory often is, that is named.
 
 ## Why it costs
 Noise, masks and augmentations of a whole batch are many numbers: 30 ns each with NumPy, 100 ns to
 1 µs with Python's `random`. They are drawn by the thread that launches the work, and what is drawn
-must then be copied to the device.
+must then be copied to the device. A `deque` finds a place by going through it from its nearer end:
+of 100,000 transitions that takes longer than to draw the number.
 
 ## How to fix
 Draw them where they are needed: `torch.randn(.., device=device)`, `jax.random` in the compiled
-step, with a key of its own for each step that was derived outside.
+step, with a key of its own for each step that was derived outside. Keep what samples are drawn of
+in a list or in arrays, and write over the oldest.
 
 ## When it is wrong
 Numbers that are drawn while the device has other work cost nothing. In worker processes of a loader
@@ -24,14 +27,16 @@ Beyond the documents; D4's summary has the keys that are split outside.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Place, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.sampling import step_samples
+from whyidle.monitor.signals.source import callee, calls, dotted, text_of
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 
@@ -46,6 +51,26 @@ OF_JAX_LEAST, OF_JAX_MOST = 0.0, 0.5
 ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST = 0.9, 0.99
 # A GPU draws them in no time.
 OF_GPU: Final = (ONE_BY_ONE_LEAST, 1.0)
+DEQUE: Final = "Samples are drawn of a deque, which goes through its places for each"
+_DRAWN_OF: Final = re.compile(r"(.*\.)?(sample|choices?)")
+OF_A_DEQUE: Final = Fix(
+    "Keep what samples are drawn of in a list, and write over the oldest: a deque goes through its"
+    " places to find each of them.",
+    """\
+class Memory:
+    def __init__(self, most):
+        self.items, self.most, self.added = [], most, 0
+
+    def append(self, item):
+        if len(self.items) < self.most:
+            self.items.append(item)
+        else:
+            self.items[self.added % self.most] = item
+        self.added += 1
+
+    def sample(self, number):
+        return random.sample(self.items, number)""",
+)
 
 
 def detect(window: Window) -> Verdict:
@@ -64,11 +89,33 @@ def detect(window: Window) -> Verdict:
     if window.trace is not None:
         idle = window.trace.measure(1.0 - busy(window.trace), "ratio")
         evidence.append(Evidence.of("device idle", idle))
+    is_deque = any(_is_of_a_deque(place) for place in doing.where[:1])
     least, most = _back(window, doing)
+    # Whatever the numbers themselves cost.
+    most = max(most, ONE_BY_ONE_MOST) if is_deque else most
     gain = of_work(window, least * (share - error), most * min(1.0, share + error))
     if gain.high < LEAST_SHARE:
         return None
-    return Found(gain, tuple(evidence), doing.where, _slice(window), confidence=Confidence.INFERRED)
+    return Found(
+        gain,
+        tuple(evidence),
+        doing.where,
+        _slice(window),
+        confidence=Confidence.INFERRED,
+        title=DEQUE if is_deque else None,
+        fixes={"pytorch": OF_A_DEQUE, "jax": OF_A_DEQUE} if is_deque else None,
+    )
+
+
+def _is_of_a_deque(place: Place) -> bool:
+    """Tell whether samples are drawn there of what the same file makes a deque."""
+    drawn = {
+        dotted(call.args[0]).rpartition(".")[2]
+        for call in calls(place.file, place.line)
+        if _DRAWN_OF.fullmatch(callee(call)) and call.args
+    } - {""}
+    text = text_of(place.file) or ""
+    return any(re.search(rf"\b{re.escape(name)}\b.*=.*\bdeque\b", text) for name in drawn)
 
 
 def _slice(window: Window) -> Slice:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +18,9 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Found, SourceLine
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules.host_random_numbers import DEQUE
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 
 NAME = "host_random_numbers"
@@ -74,6 +77,36 @@ def test_lines_that_draw_on_the_host(tmp_path: Path, text: str) -> None:
 )
 def test_lines_that_draw_elsewhere_or_nothing(tmp_path: Path, text: str) -> None:
     assert on_line(tmp_path, text, CPU) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "text", "is_deque"),
+    [
+        ("self.store = deque(maxlen=size)", "rows = zip(*random.sample(self.store, 64))", True),
+        ("memory = collections.deque()", "rows = rng.choice(memory, 64)", True),
+        (
+            "kept: deque[Row] = field(default_factory=deque)",
+            "x = random.choices(self.kept, k=64)",
+            True,
+        ),
+        ("self.store = []", "rows = zip(*random.sample(self.store, 64))", False),
+        ("recent = deque(maxlen=100)", "rows = random.sample(self.store, 64)", False),
+        ("self.store = deque()", "x = self.rng.normal(size=len(self.store))", False),
+    ],
+)
+def test_samples_of_a_deque(tmp_path: Path, made: str, text: str, *, is_deque: bool) -> None:
+    finding = on_line(tmp_path, text, CPU, made)
+    assert isinstance(finding, Found)
+    assert (finding.title == DEQUE) is is_deque
+    assert finding.gain is not None
+    if is_deque:
+        assert finding.fixes is not None
+        names: dict[str, Any] = {"random": random}
+        exec(finding.fixes["pytorch"].code, names)
+        memory = names["Memory"](3)
+        for item in range(5):
+            memory.append(item)
+        assert sorted(memory.sample(3)) == [2, 3, 4]
 
 
 def test_what_comes_back_depends_on_who_draws(tmp_path: Path) -> None:
