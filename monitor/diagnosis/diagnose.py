@@ -14,6 +14,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     DiagnosisJson,
     FindingJson,
     HostJson,
+    PhaseJson,
     PlaceJson,
 )
 from whyidle.monitor.core.errors import NotJudged
@@ -29,6 +30,7 @@ from whyidle.monitor.core.finding import (
     Severity,
     Verdict,
 )
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.costs import cost_of, overhead
 from whyidle.monitor.diagnosis.device_activity import busy
@@ -36,7 +38,8 @@ from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, ranked, without
 from whyidle.monitor.diagnosis.ranks import ranks_json
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.runs.summary import RunSummary
-from whyidle.monitor.signals.account import HostAccount
+from whyidle.monitor.signals.account import HostAccount, HostRow
+from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.cores import CoreAccount
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.window import Window
@@ -48,8 +51,9 @@ NOT_SAMPLED: Final = "the main thread was not sampled: no agent was inside"
 NO_RANKS: Final = "no two ranks were seen: attach whoever started them"
 NO_CORES: Final = "the CPU time of the job's processes was not read"
 NO_WAITS: Final = "the samples do not say whether the thread waited"
-# Smaller parts of the host's time say nothing.
+# Smaller parts of the host's time say nothing; nor do more lines of a phase.
 MOST_ROWS: Final = 60
+MOST_LINES: Final = 5
 MOSTLY_UNKNOWN: Final = "where most of the time goes is unknown"
 
 
@@ -160,6 +164,7 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
         "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},
         "warnings": window.warnings,
         "host": host_json(window.host, window.core_account),
+        "phases": [] if window.host is None else phases_json(window.host),
         "ranks": (ranks := ranks_json(window)),
         "compute": None if (works := busy(window)) is None else works.as_json(),
         "overhead": overhead(window),
@@ -182,7 +187,7 @@ def host_json(account: HostAccount | None, cores: CoreAccount | None) -> HostJso
     unknown = {} if cores else {"cores": NO_CORES}
     if account is None:
         return {
-            "samples": 0, "rows": [], "phases": {}, "cores": cores_json(cores),
+            "samples": 0, "rows": [], "cores": cores_json(cores),
             "unknown": {"rows": NOT_SAMPLED, **unknown},
         }  # fmt: skip
     return {
@@ -191,14 +196,40 @@ def host_json(account: HostAccount | None, cores: CoreAccount | None) -> HostJso
             {
                 "class": str(row.doing),
                 "share": round(row.share, 4),
-                "frames": [_line_json(line) for line in row.frames],
+                "chain": [_line_json(line) for line in row.frames],
             }
-            for row in account.rows[:MOST_ROWS]
+            for row in _shown(account.rows)
         ],
-        "phases": {str(phase): round(share, 4) for phase, share in account.phases.items()},
         "cores": cores_json(cores),
         "unknown": unknown if account.knows_waits else {"waits": NO_WAITS, **unknown},
     }
+
+
+def _shown(rows: Sequence[HostRow]) -> Sequence[HostRow]:
+    """Return the largest rows, and what the others take together."""
+    rest = sum(row.share for row in rows[MOST_ROWS:])
+    return [*rows[:MOST_ROWS], *([HostRow((), HostClass.UNCLEAR, rest)] if rest else [])]
+
+
+def phases_json(account: HostAccount) -> list[PhaseJson]:
+    """Return what the steps take, and what a loop does besides, with the lines that begin it."""
+    shares: dict[str, dict[CodeLine, float]] = {str(phase): {} for phase in account.phases}
+    for row in account.rows:
+        lines = shares[str(row.phase if row.phase in account.phases else Phase.STEP)]
+        line = row.begins or next(iter(row.frames), None)
+        if line is not None:
+            lines[line] = lines.get(line, 0.0) + row.share
+    return [
+        {
+            "name": str(phase),
+            "share": round(share, 4),
+            "where": [
+                _line_json(line, round(part, 4))
+                for line, part in sorted(shares[str(phase)].items(), key=lambda item: -item[1])
+            ][:MOST_LINES],
+        }
+        for phase, share in account.phases.items()
+    ]
 
 
 def cores_json(account: CoreAccount | None) -> CoresJson | None:
@@ -255,8 +286,8 @@ def _place_json(host: HostAccount | None, place: Place) -> CalledPlaceJson:
     }  # fmt: skip
 
 
-def _line_json(line: CodeLine) -> PlaceJson:
-    return {"file": line.file, "line": line.line, "function": line.function, "share": None}
+def _line_json(line: CodeLine, share: float | None = None) -> PlaceJson:
+    return {"file": line.file, "line": line.line, "function": line.function, "share": share}
 
 
 _WAYS: Final[dict[Need, dict[str, str]]] = {

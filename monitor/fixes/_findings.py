@@ -90,7 +90,7 @@ def _of_rows(answer: DiagnosisJson) -> Iterator[tuple[str, int]]:
             for caller in place.get("chain", ()):
                 yield caller["file"], caller["line"]
     for row in answer["host"]["rows"]:
-        for frame in row["frames"]:
+        for frame in row["chain"]:
             if Path(frame["file"]).is_absolute():
                 yield frame["file"], frame["line"]
 

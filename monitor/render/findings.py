@@ -78,7 +78,7 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
         parts.append(Group(bar(budget, width), *legend(budget, None, width, 1)))
     if (computes := answer["compute"]) and not _is_of_gpu(computes):
         parts.append(Group(*(_line(text, width) for text in while_it_computes(computes))))
-    tables = (list(_host(answer["host"], width)), list(_ranks(answer.get("ranks"), width)))
+    tables = (list(_host(answer, width)), list(_ranks(answer.get("ranks"), width)))
     parts.extend(Group(*rows) for rows in tables if rows)
     if computes and _is_of_gpu(computes):
         parts.append(Group(*_compute(computes, width)))
@@ -114,7 +114,7 @@ def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
     """Return the lines of the user's that most of the main thread's time is at, and what it did."""
     shares: dict[tuple[str, str], float] = {}
     for row in host["rows"]:
-        at = row["frames"][0] if row["frames"] else None
+        at = row["chain"][0] if row["chain"] else None
         name = f"{Path(at['file']).name}:{at['line']} in {at['function']}" if at else NO_CODE
         key = name, HOST_LOOKS[HostClass(row["class"])].words
         shares[key] = shares.get(key, 0.0) + row["share"]
@@ -122,17 +122,18 @@ def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
     return [(name, doing, share) for (name, doing), share in most if share >= LEAST_ROW]
 
 
-def phases(host: HostJson) -> str:
+def phases(answer: DiagnosisJson) -> str:
     """Say what the loop does besides its steps; empty where nothing takes much."""
     beside = (
-        f"{WORDS[Phase(phase)]} {share:.0%}"
-        for phase, share in host.get("phases", {}).items()
-        if phase != Phase.STEP and share >= LEAST_ROW
+        f"{WORDS[Phase(each['name'])]} {each['share']:.0%}"
+        for each in answer["phases"]
+        if each["name"] != Phase.STEP and each["share"] >= LEAST_ROW
     )
     return ", ".join(beside)
 
 
-def _host(host: HostJson, width: int) -> Iterator[Text]:
+def _host(answer: DiagnosisJson, width: int) -> Iterator[Text]:
+    host = answer["host"]
     shown = code_lines(host)
     if not shown:
         return
@@ -140,7 +141,7 @@ def _host(host: HostJson, width: int) -> Iterator[Text]:
     longest = max(len(doing) for _, doing, _ in shown)
     for name, doing, share in shown:
         yield _line(f"{share:>4.0%}  {doing:<{longest}}  {name}", width)
-    if beside := phases(host):
+    if beside := phases(answer):
         yield _line(f"Besides the steps: {beside}.", width)
     cores = host.get("cores")
     if cores is not None and cores["runs"][Runner.FREE] <= (1 - FULL) * cores["total"]:

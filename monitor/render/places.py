@@ -74,5 +74,5 @@ def of(finding: FindingJson, answer: DiagnosisJson) -> tuple[PlaceJson | None, b
     """
     if finding["where"]:
         return finding["where"][0], True
-    rows = (row["frames"] for row in answer["host"]["rows"] if row["frames"])
-    return next((frames[-1] for frames in rows), None), False
+    chains = (row["chain"] for row in answer["host"]["rows"] if row["chain"])
+    return next((chain[-1] for chain in chains), None), False

@@ -189,7 +189,7 @@ def _code(report: Report) -> Iterator[str]:
         for kind, much in sorted(kinds.items(), key=lambda item: -item[1])
     )
     yield f"<p>{' &nbsp; '.join(named)}</p>"
-    if beside := phases(report.answer["host"]):
+    if beside := phases(report.answer):
         yield f"<p>Besides the steps: {text(beside)}.</p>"
     rows = [
         (_mono(name), text(doing), f"{much:.0%}")

@@ -28,7 +28,7 @@ def _page(report: Report) -> Iterator[str]:
         yield "\n**Where the main thread was**\n"
         rows = [(code(name), plain(doing), f"{share:.0%}") for name, doing, share in shown]
         yield from markdown.table(("your line", "what it did", "share"), rows)
-    if beside := phases(report.answer["host"]):
+    if beside := phases(report.answer):
         yield f"Besides the steps: {plain(beside)}.\n"
     yield "\n**Environment**\n"
     yield from markdown.table(

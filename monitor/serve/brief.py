@@ -163,7 +163,7 @@ def account(answer: DiagnosisJson, repository: Repository) -> JsonObject:
         {
             "share": row["share"],
             "doing": HOST_LOOKS[HostClass(row["class"])].words,
-            "at": next((_at(frame, repository) for frame in row["frames"]), None),
+            "at": next((_at(frame, repository) for frame in row["chain"]), None),
         }
         for row in host["rows"][:MOST_LINES]
     ]
@@ -175,7 +175,7 @@ def account(answer: DiagnosisJson, repository: Repository) -> JsonObject:
         "not_measured": {name: text(why) for name, why in answer["not_measured"].items()},
         "main_thread": rows,
         "main_thread_samples": host["samples"],
-        "phases": host["phases"],
+        "phases": {phase["name"]: phase["share"] for phase in answer["phases"]},
         "unexplained_share": answer["unexplained"],
         "watching": None if said is None else text(said),
     }
@@ -297,6 +297,6 @@ def places(answer: DiagnosisJson) -> Iterator[PlaceJson]:
             yield place
             yield from place.get("chain", [])
     for row in answer["host"]["rows"]:
-        yield from row["frames"]
+        yield from row["chain"]
     cores = answer["host"]["cores"]
     yield from () if cores is None else cores["lines"]

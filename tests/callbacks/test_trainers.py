@@ -46,7 +46,8 @@ def test_idle_time_by_cause_reaches_the_users_logger(
     (said,) = [each for each in out.splitlines() if each.startswith("TRUTH")]
     truth = json.loads(said.removeprefix("TRUTH "))
     assert min(truth.values()) > 0.04
-    phases = json.loads(monitor("diagnose", "last", "--json").stdout)["host"]["phases"]
+    listed = json.loads(monitor("diagnose", "last", "--json").stdout)["phases"]
+    phases = {phase["name"]: phase["share"] for phase in listed}
     # Five samples a second: of a tenth of 16 s there are eight.
     assert phases == pytest.approx(phases | truth, abs=0.12)
     with Reader.open(state / "whyidle.db") as reader:

@@ -242,7 +242,7 @@ def test_a_fault_keeps_its_fingerprint_while_its_line_moves(
 def test_a_fault_of_the_whole_job_stands_where_its_loop_is_called(repository: Repository) -> None:
     answer = answer_at("jobs/train.py")
     frames = [{"file": "jobs/train.py", "line": n, "function": "f", "share": None} for n in (9, 5)]
-    answer["host"]["rows"] = [{"class": "python", "share": 1.0, "frames": cast(Any, frames)}]
+    answer["host"]["rows"] = [{"class": "python", "share": 1.0, "chain": cast(Any, frames)}]
     answer["findings"][0]["where"] = []
     (result,) = sarif.document(answer, repository)["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 5}

@@ -21,8 +21,8 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
-from whyidle.monitor.runs.stacks import Chain, CodeLine
+from whyidle.monitor.diagnosis.diagnose import MOST_ROWS, as_json, diagnose
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.recorded import Helper, SeenGpu
 from whyidle.monitor.signals.window import Window
 
@@ -293,6 +293,36 @@ def test_without_samples_it_cannot_judge() -> None:
     assert cannot_judge(NAME, window())
 
 
+def test_each_phase_has_its_share_and_lines_and_rows_sum_to_one(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "def train(model, batches, held_out):\n"
+        "    for step, batch in enumerate(batches):\n"
+        "        loss = model(batch)\n"
+        "        loss.backward()\n"
+        "        if step % 100 == 0:\n"
+        "            validate(model, held_out)\n"
+        "def validate(model, held_out):\n"
+        "    return [score(model, x) for x in held_out]\n"
+    )
+    stacks, at = StackSamples(), CodeLine(str(file), 4, "train")
+    calls = CodeLine(str(file), 6, "train")
+    stacks.samples = 1000
+    works = CodeLine("/v/site-packages/torch/nn/modules/module.py", 7, "_call_impl")
+    stacks.count(Chain((at,), works), 600, 600, 0)
+    for n in range(100):
+        inside = CodeLine(str(file), 8, f"validate_{n}")
+        stacks.count(Chain((inside, calls), works), 4, 4, 0)
+    answer = as_json(diagnose(window(facts={"torch": {}}, stacks=stacks, inside=True)))
+    assert sum(row["share"] for row in answer["host"]["rows"]) == pytest.approx(1.0)
+    assert len(answer["host"]["rows"]) == MOST_ROWS + 1
+    phases = {phase["name"]: phase for phase in answer["phases"]}
+    assert sum(phase["share"] for phase in phases.values()) == pytest.approx(1.0)
+    assert [place["line"] for place in phases["step"]["where"]] == [4]
+    assert phases["validation"]["share"] == pytest.approx(0.4)
+    assert [place["line"] for place in phases["validation"]["where"]] == [6]
+
+
 def test_the_account_is_part_of_the_answer(tmp_path: Path) -> None:
     source, (line, function), works = SOURCES["a loop in a method"]
     job = sampled(tmp_path, source, CodeLine("", line, function), works, 0.3)
@@ -301,6 +331,9 @@ def test_the_account_is_part_of_the_answer(tmp_path: Path) -> None:
     assert [(row["class"], row["share"]) for row in host["rows"]] == [
         ("framework", 0.7), ("python", 0.3),
     ]  # fmt: skip
-    assert host["rows"][1]["frames"][0]["line"] == line
+    assert host["rows"][1]["chain"][0]["line"] == line
     assert set(host["unknown"]) == {"cores"}
+    (steps,) = as_json(diagnose(job))["phases"]
+    assert (steps["name"], steps["share"]) == ("step", 1.0)
+    assert {place["line"]: place["share"] for place in steps["where"]}[line] == 0.3
     assert as_json(diagnose(window()))["host"]["unknown"]["rows"]

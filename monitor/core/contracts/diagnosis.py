@@ -114,9 +114,10 @@ class ComputeJson(TypedDict):
 
 
 HostRowJson = TypedDict(
-    # A part of the main thread's time: what it was doing, below which lines of the user's.
+    # A part of the main thread's time: what it was doing, below which lines of the user's, from the
+    # innermost out.
     "HostRowJson",
-    {"class": str, "share": float, "frames": list[PlaceJson]},
+    {"class": str, "share": float, "chain": list[PlaceJson]},
 )
 
 
@@ -135,10 +136,17 @@ class HostJson(TypedDict):
 
     samples: int
     rows: list[HostRowJson]
-    # The shares of the steps, and of what a loop does besides: "validation", "checkpoint".
-    phases: dict[str, float]
     cores: CoresJson | None
     unknown: Unknown
+
+
+class PhaseJson(TypedDict):
+    """The steps, or what a loop does besides, as "validation" and "checkpoint"; they sum to one."""
+
+    name: str
+    share: float
+    # The lines at which it begins, those of the steps themselves; most first.
+    where: list[PlaceJson]
 
 
 class DiagnosisJson(TypedDict):
@@ -154,6 +162,7 @@ class DiagnosisJson(TypedDict):
     unexplained: dict[str, float]
     warnings: list[str]
     host: HostJson
+    phases: list[PhaseJson]
     ranks: SeenRanksJson | None
     compute: ComputeJson | None
     overhead: OverheadJson
