@@ -1,10 +1,11 @@
 """What the constants of some rules stand on: costs of single things, apart from the demo pairs.
 
 A page of memory that is new, a random number by who draws it, a number of a list that becomes a
-part of a tensor, a step after a full collection of Python's garbage beside one without, a step of
-an optimizer by how it goes through its tensors, a small array handed to JAX. Each is the middle of
-several tries, in CPU time: that is what other programs on the machine lengthen least. Only steps of
-JAX after collections are in elapsed time: its threads, which have slept meanwhile, come late.
+part of a tensor, samples of a deque beside those of a list, a step after a full collection of
+Python's garbage beside one without, a step of an optimizer by how it goes through its tensors, a
+small array handed to JAX. Each is the middle of several tries, in CPU time: that is what other
+programs on the machine lengthen least. Only steps of JAX after collections are in elapsed time: its
+threads, which have slept meanwhile, come late.
 
 Run: .venv/bin/python benchmarks/unit_costs.py [--json]
 """
@@ -12,6 +13,7 @@ Run: .venv/bin/python benchmarks/unit_costs.py [--json]
 from __future__ import annotations
 
 import argparse
+import collections
 import gc
 import json
 import random
@@ -181,6 +183,20 @@ def optimizer_times() -> dict[str, dict[str, float]]:
     return found
 
 
+def of_a_list() -> dict[str, float]:
+    """Return what part of drawing 128 samples of a deque a list of as many places gives back."""
+    found = {}
+    for places in (1_000, 10_000, 50_000, 100_000, 1_000_000):
+        rows = [(n, n + 1) for n in range(places)]
+        memory = collections.deque(rows)
+        slow, fast = (
+            seconds(lambda kept=kept: [random.sample(kept, 128) for _ in range(20)])
+            for kept in (memory, rows)
+        )
+        found[f"{places} places"] = round(1 - fast / slow, 2)
+    return found
+
+
 def main() -> None:
     """Print them."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -190,6 +206,7 @@ def main() -> None:
         "new_page_us": {f"{mib} MiB": round(page_us(mib), 2) for mib in (48, 64, 128)},
         "random_number_ns": {name: round(ns, 1) for name, ns in numbers_ns().items()},
         "number_of_a_list_ns": {name: round(ns, 1) for name, ns in lists_ns().items()},
+        "given_back_by_a_list_for_a_deque": of_a_list(),
         "device_put_us": {name: round(us, 1) for name, us in puts_us().items()},
         "step_after_collecting": {
             f"{samples} records, {width} wide": after_collecting(samples, width)

@@ -43,6 +43,8 @@ PEAKS: Final[tuple[tuple[str, float], ...]] = (
 # Of the operators those that take the most are named, and none that takes less than this.
 MOST_OPERATORS: Final = 3
 LEAST_OPERATOR: Final = 0.1
+# What goes through the gradient's graph, around the operators.
+_AUTOGRADS: Final = re.compile(r"(torch::)?autograd::.*|\w+Backward\d+|Optimizer\..*")
 # What numbers the same operation in a compiled program.
 _NUMBER: Final = re.compile(r"\.\d+$")
 
@@ -101,13 +103,15 @@ def _on_cpu(window: Window) -> Busy | None:
         return None
     taken: dict[str, float] = {}
     for operator in listed:
+        if _AUTOGRADS.fullmatch(operator["name"]):
+            continue
         name = _NUMBER.sub("", operator["name"].removeprefix("aten::"))
         taken[name] = taken.get(name, 0.0) + operator["total_ns"] / whole_ns
     most = sorted(taken.items(), key=lambda item: -item[1])[:MOST_OPERATORS]
     named = ", ".join(f"{name} {part:.0%}" for name, part in most if part >= LEAST_OPERATOR)
     if not named:
         return None
-    said = f"Of what operators took in a trace of {trace.total_ns / 1e6:,.0f} ms: {named}."
+    said = f"Of what operators took in a trace of {trace.seconds * 1e3:,.0f} ms: {named}."
     unknown = dict.fromkeys(("bound", "tensor_core_share", "efficiency"), NO_PIPES)
     return Busy(said=(said,), unknown=unknown)
 

@@ -46,7 +46,9 @@ from whyidle.monitor.signals.window import Window
 
 # Smaller losses are not worth a person's time.
 LEAST: Final = LEAST_LOST[Severity.LOW]
-NO_GPU: Final = "no GPU computes for it, as far as is known, and no trace names operators"
+NO_GPU: Final = (
+    "no GPU computes for it, as far as is known, and in no trace operators take most of the time"
+)
 NOT_SAMPLED: Final = "the main thread was not sampled: no agent was inside"
 NO_RANKS: Final = "no two ranks were seen: attach whoever started them"
 NO_CORES: Final = "the CPU time of the job's processes was not read"

@@ -27,16 +27,26 @@ Beyond the documents; D4's summary has the keys that are split outside.
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Place, Verdict
+from whyidle.monitor.core.finding import (
+    FRAMEWORKS,
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Need,
+    Place,
+    Verdict,
+)
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.source import callee, calls, dotted, text_of
+from whyidle.monitor.signals.source import callee, calls, dotted, last, tree_of
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 
@@ -52,7 +62,11 @@ ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST = 0.9, 0.99
 # A GPU draws them in no time.
 OF_GPU: Final = (ONE_BY_ONE_LEAST, 1.0)
 DEQUE: Final = "Samples are drawn of a deque, which goes through its places for each"
-_DRAWN_OF: Final = re.compile(r"(.*\.)?(sample|choices?)")
+# Of 128 samples of a deque of 10,000 places a list gives 0.24 back, of 100,000 0.61, of a million
+# 0.9 (``benchmarks/unit_costs.py``); of fewer places the drawing itself takes the time.
+LEAST_PLACES: Final = 10_000
+OF_DEQUE_LEAST, OF_DEQUE_MOST = 0.2, 1.0
+_DRAWN_OF: Final = re.compile(r"random\.(sample|choices?)")
 OF_A_DEQUE: Final = Fix(
     "Keep what samples are drawn of in a list, and write over the oldest: a deque goes through its"
     " places to find each of them.",
@@ -67,6 +81,9 @@ class Memory:
         else:
             self.items[self.added % self.most] = item
         self.added += 1
+
+    def __len__(self):
+        return len(self.items)
 
     def sample(self, number):
         return random.sample(self.items, number)""",
@@ -90,9 +107,8 @@ def detect(window: Window) -> Verdict:
         idle = window.trace.measure(1.0 - busy(window.trace), "ratio")
         evidence.append(Evidence.of("device idle", idle))
     is_deque = any(_is_of_a_deque(place) for place in doing.where[:1])
-    least, most = _back(window, doing)
-    # Whatever the numbers themselves cost.
-    most = max(most, ONE_BY_ONE_MOST) if is_deque else most
+    # Whatever the numbers themselves cost, and wherever they could be drawn.
+    least, most = (OF_DEQUE_LEAST, OF_DEQUE_MOST) if is_deque else _back(window, doing)
     gain = of_work(window, least * (share - error), most * min(1.0, share + error))
     if gain.high < LEAST_SHARE:
         return None
@@ -103,19 +119,43 @@ def detect(window: Window) -> Verdict:
         _slice(window),
         confidence=Confidence.INFERRED,
         title=DEQUE if is_deque else None,
-        fixes={"pytorch": OF_A_DEQUE, "jax": OF_A_DEQUE} if is_deque else None,
+        fixes=dict.fromkeys(FRAMEWORKS, OF_A_DEQUE) if is_deque else None,
     )
 
 
 def _is_of_a_deque(place: Place) -> bool:
-    """Tell whether samples are drawn there of what the same file makes a deque."""
+    """Tell whether samples are drawn there of what the same file makes a deque of many places.
+
+    NumPy makes an array of either first.
+    """
     drawn = {
         dotted(call.args[0]).rpartition(".")[2]
         for call in calls(place.file, place.line)
         if _DRAWN_OF.fullmatch(callee(call)) and call.args
     } - {""}
-    text = text_of(place.file) or ""
-    return any(re.search(rf"\b{re.escape(name)}\b.*=.*\bdeque\b", text) for name in drawn)
+    tree = tree_of(place.file) if drawn else None
+    nodes = () if tree is None else ast.walk(tree)
+    made = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign)]
+    return any(
+        node.value is not None and _is_large_deque(node.value)
+        for node in made
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if dotted(target).rpartition(".")[2] in drawn
+    )
+
+
+def _is_large_deque(value: ast.expr) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    named = {each.arg: each.value for each in value.keywords}
+    if (factory := named.get("default_factory")) is not None:
+        # A field of a dataclass.
+        return dotted(factory).rpartition(".")[2] == "deque"
+    match named.get("maxlen", value.args[1] if len(value.args) > 1 else None):
+        case ast.Constant(value=int(places)) if places < LEAST_PLACES:
+            return False
+        case _:
+            return last(value) == "deque"
 
 
 def _slice(window: Window) -> Slice:

@@ -68,7 +68,7 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, loading
@@ -143,16 +143,17 @@ def _explains(window: Window, found: Found, cause: Cause) -> bool:
 
 def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measure | None) -> Found:
     """Name what a pipeline of tf.data does one after the other; what the wait costs stays."""
-    gain = found.gain
+    gain, stages = found.gain, _stages(window, pipeline)
     if gain is not None and waits is not None:
         # What is done for a batch at a time may take next to nothing of a core.
-        most = waits.value + step_samples(window.job).error(waits.value)
+        is_sampled = waits.source == SAMPLES
+        most = waits.value + step_samples(window.job).error(waits.value) * is_sampled
         gain = Gain(gain.low, max(gain.high, min(MOST_LOST, most)))
     return replace(
         found,
         gain=gain,
         evidence=(*found.evidence, *pipeline.evidence),
-        where=tuple(dict.fromkeys((*_stages(window, pipeline), *found.where))),
+        where=_first(stages, found.where) if pipeline.in_python else found.where or stages,
         fixes={"tensorflow": pipeline.fix},
         frameworks=("tensorflow",),
     )
@@ -165,7 +166,14 @@ def _stages(window: Window, pipeline: Pipeline) -> tuple[Place, ...]:
     does for one sample may be too short to be seen.
     """
     in_threads = (Place(x.file, x.line, x.function) for x in window.job.threads.lines(MOST_LINES))
-    return own(pipeline.where) or own(in_threads) or asking(window.job, _GENERATES)
+    made = asking(window.job, _GENERATES) if pipeline.in_python else ()
+    return own(pipeline.where) or made or own(in_threads)
+
+
+def _first(some: tuple[Place, ...], others: tuple[Place, ...]) -> tuple[Place, ...]:
+    """Return these, then the others; of one line that with a share."""
+    known = {(place.file, place.line): place for place in (*some, *others)}
+    return tuple(known.values())
 
 
 def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:

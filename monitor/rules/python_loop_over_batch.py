@@ -173,7 +173,7 @@ def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     forward = [c["count"] for c in trace.calls(r"aten::(linear|convolution|bmm|baddbmm)")]
     backward = trace.count(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")
     ahead = sum(forward) + trace.count(r"aten::(addmm|matmul|mv|dot)")
-    if 0 < ahead < backward:
+    if 0 < ahead < backward - trace.count(r"MmBackward\d"):
         # Gradients of gradients go back through the same layers again and again.
         backward = 0
     added = trace.count(PARAMETER)

@@ -117,7 +117,8 @@ for x, y in batches:
 )
 AS_ARRAY: Final = Fix(
     "Pass what changes as an array: what is static is a part of the program, and each value makes"
-    " another. Keep static only what takes few values.",
+    " another. Where nothing is static, a sharding or a setting of JAX changes, or its caches are"
+    " cleared: keep these as they are.",
     """\
 params, loss = step(params, batch, jnp.asarray(noise_level))  # a number for each step""",
 )
@@ -170,9 +171,10 @@ def detect(window: Window) -> Verdict:
         gain = _with_first_runs(window, _by_chance(window, (lost, lost), again, alike=True))
     else:
         chance = _by_chance(window, _seen(window, lost), again)
-        # Who pads to few lengths computes more; what is static has none.
-        is_static = _AS_BEFORE.match(worst.reason or "")
-        grown = 1.0 if clearing or is_static else GROWN[worst.framework]
+        # Who pads to few lengths computes more; where no argument changed there is none to pad. Of a
+        # function made anew hardly anything came back in one program of four: its range stays wide.
+        is_same = _AS_BEFORE.match(worst.reason or "")
+        grown = 1.0 if clearing or is_same else GROWN[worst.framework]
         gain = _gain(chance, _first_runs(window), grown)
     if again[0].is_few:
         # At least what they are of all that was recorded.
@@ -303,10 +305,12 @@ def _beside(window: Window, gain: Gain) -> Gain:
 
 def _asked_for_before(window: Window) -> float:
     """Return the most of the time in which a CPU does what it was given before a compilation."""
-    step, rate = window.step_s, window.job.mean(m.PROCESS_COMPILES)
-    if step is None or rate is None or not window.works_ahead:
+    step, pace, rate = window.step_s, window.steps_per_s, window.job.mean(m.PROCESS_COMPILES)
+    if step is None or pace is None or not pace.value or rate is None or not window.uses("jax"):
         return 1.0
-    return rate.value * step.value * MOST_AHEAD
+    # Of a job that reads only now and then most steps are as short as their launch.
+    longest = max(step.value, (1 - window.job.means.get(m.JOB_COMPILE, 0.0)) / pace.value)
+    return rate.value * longest * MOST_AHEAD
 
 
 def _evidence(window: Window, again: list[Recompiled]) -> list[Evidence]:

@@ -23,8 +23,8 @@ fuller: then the steps have more to do, or less to do it with. A cache that stil
 While other programs take the cores nothing is said of it, nor where the steps of a job on a CPU
 take no more CPU time than before: then they wait longer, and do no more. Where they wait for input
 for as long as they are longer, the input may have become slower: see `input_starved`. Where all
-that a step does takes longer alike, and not steadily, that is more like a slower machine than like
-something that grows: then the finding is low.
+that a step does takes longer alike, or no sample shows what does, and not steadily, that is more
+like a slower machine than like something that grows: then the finding is low.
 
 ## Documents
 Beyond the documents: D2 speaks of memory that grows, not of time.

@@ -8,6 +8,7 @@ in a compiled function are unrolled there.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -56,10 +57,9 @@ _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|bl
 _MODEL: Final = re.compile(
     r"_?(named_)?(parameters|modules|children|buffers)|params|grads|gradients|weights"
     r"|param_groups|state_dict|model"
-    r"|tree_leaves(_with_path)?|tree_flatten(_with_path)?|leaves(_with_path)?|flatten_with_path"
 )
-# What goes through other things, and numbers or sorts them.
-_PAIRS: Final = re.compile("zip|enumerate|list|tuple|sorted|reversed|map")
+# The same, and leaves of a tree, as what is gone through itself is called.
+_PARTS: Final = re.compile(rf"(?!model$)({_MODEL.pattern})|(tree_)?(leaves|flatten)(_with_path)?")
 # Where the device, or autograd, does what such a loop has asked for.
 _FOLLOWS: Final = re.compile(
     r"(.*\.)?(backward|grad|block_until_ready|item|float|asarray|device_get)"
@@ -213,7 +213,8 @@ def _around(line: CodeLine) -> Iterator[Function]:
 @lru_cache(maxsize=4096)
 def _loop_at(line: CodeLine, way: Way) -> Loop | None:
     """Return the innermost loop around a line, where its passes are on their own."""
-    loops = [node for node in nodes_at(line.file, line.line) if isinstance(node, Loop)]
+    around = (node for node in nodes_at(line.file, line.line) if isinstance(node, Loop))
+    loops = [loop for loop in around if not _is_of_few_passes(loop)]
     return loops[-1] if loops and _is_over_samples(loops[-1], way) else None
 
 
@@ -221,15 +222,14 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
     iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
     if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
         return False
-    is_text = isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated))
-    if is_text or ((passes := _passes(iterated)) is not None and passes < LEAST_TIMES):
+    if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated)):
         return False
     names = [dotted(call.func) for call in _calls_in(loop)]
-    if any(_TRAINS.fullmatch(name) for name in names):
+    if any(_TRAINS.fullmatch(name) for name in names) or _is_of_parts(iterated):
         return False
     each = _moving(loop)
     carried = _carried(loop) - each
-    if (way is Way.METHODS and carried) or _is_of_a_model(iterated):
+    if way is Way.METHODS and (carried or _is_of_a_model(iterated)):
         return False
     if way is Way.PIECES:
         # Heads and experts have parameters of their own.
@@ -245,32 +245,63 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
     return any(each & one for one in used) and not any(carried & one for one in used)
 
 
+def _is_of_few_passes(loop: Loop) -> bool:
+    """Tell whether the source itself says that there are few passes: ``range(2)``, ``(a, b)``."""
+    if isinstance(loop, ast.While):
+        return False
+    heads = [loop] if isinstance(loop, ast.For) else loop.generators
+    each = [_passes(head.iter) for head in heads]
+    return math.prod(LEAST_TIMES if n is None else n for n in each) < LEAST_TIMES
+
+
 def _passes(iterated: ast.expr) -> int | None:
-    """Return how many passes the source itself says that there are: ``range(2)``, ``(a, b)``."""
     match iterated:
-        case ast.Tuple(elts=each) | ast.List(elts=each):
+        case ast.Tuple(elts=each) | ast.List(elts=each) | ast.Set(elts=each):
             return None if any(isinstance(one, ast.Starred) for one in each) else len(each)
         case ast.Call(func=ast.Name(id="range"), args=bounds):
-            known = [one.value for one in bounds if isinstance(one, ast.Constant)]
-            ends = [one for one in known if isinstance(one, int)]
-            return len(range(*ends)) if len(ends) == len(bounds) in {1, 2} else None
-        case ast.Call(func=ast.Name(id="enumerate" | "reversed"), args=[first, *_]):
-            return _passes(first)
+            return _passes_of_range(bounds)
+        case ast.Call(func=ast.Name(id="enumerate" | "reversed"), args=[one, *_]):
+            return _passes(one)
         case ast.Call(func=ast.Name(id="zip"), args=each):
             return min((n for one in each if (n := _passes(one)) is not None), default=None)
         case _:
             return None
 
 
-def _is_of_a_model(iterated: ast.expr) -> bool:
-    """Tell whether it is parts of a model, or of a tree as JAX knows them: few, and each another.
+def _passes_of_range(bounds: list[ast.expr]) -> int | None:
+    try:
+        known = [int(ast.literal_eval(bound)) for bound in bounds]
+        return len(range(*known))
+    except (ValueError, TypeError, ArithmeticError):
+        # Names, too many, or a number beyond all memory.
+        return None
 
-    Of what goes together with something else the first: ``zip(xs, weights)`` are samples.
-    """
-    if isinstance(iterated, ast.Call) and _PAIRS.fullmatch(callee(iterated)) and iterated.args:
-        return _is_of_a_model(iterated.args[0])
+
+def _is_of_a_model(iterated: ast.expr) -> bool:
     parts = {part for name in _names(iterated) for part in name.split(".")}
     return any(_MODEL.fullmatch(part) for part in parts)
+
+
+def _is_of_parts(iterated: ast.expr) -> bool:
+    """Tell whether it is the parts of a model or of a tree: few, and each another.
+
+    Weights beside something else are those of samples.
+    """
+    match iterated:
+        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "list" | "sorted"), args=each):
+            return any(
+                _is_of_parts(one) for n, one in enumerate(each) if not n or dotted(one) != "weights"
+            )
+        case ast.Call(func=ast.Attribute(value=owner, attr="items" | "values" | "keys")):
+            return _is_of_parts(owner)
+        case ast.Call():
+            return bool(_PARTS.fullmatch(last(iterated)))
+        case ast.Subscript(value=whole):
+            return _is_of_parts(whole)
+        case ast.Name() | ast.Attribute():
+            return bool(_PARTS.fullmatch(dotted(iterated).rpartition(".")[2]))
+        case _:
+            return False
 
 
 def _head(loop: ast.For | Comprehension) -> ast.For | ast.comprehension:
@@ -382,7 +413,12 @@ def _carried(loop: Loop) -> set[str]:
     known, carried = set[str](), set[str]()
     assigned = set[str]().union(*(_names(statement, ast.Store) for statement in loop.body))
     for statement in loop.body:
-        carried |= (_names(statement, ast.Load) & assigned) - known
+        # What a loop within it goes through is set before it is read.
+        within = (
+            node for node in ast.walk(statement) if isinstance(node, ast.For | ast.comprehension)
+        )
+        bound = set[str]().union(*(_names(each.target) for each in within))
+        carried |= (_names(statement, ast.Load) & assigned) - known - bound
         known |= _names(statement, ast.Store)
     return carried
 

@@ -54,6 +54,8 @@ class Pipeline:
     evidence: tuple[Evidence, ...]
     fix: Fix
     where: tuple[Place, ...]
+    # Whether Python makes its elements, or a part of them.
+    in_python: bool
 
 
 def pipeline_of(window: Window) -> Pipeline | None:
@@ -70,7 +72,7 @@ def pipeline_of(window: Window) -> Pipeline | None:
                 ),
             ]
             fix = Fix(" ".join(cure for _, cure in faults), _CODE)
-            return Pipeline(tuple(evidence), fix, tuple(_places(stages)))
+            return Pipeline(tuple(evidence), fix, tuple(_places(stages)), _has_python(stages))
     return None
 
 

@@ -83,13 +83,18 @@ def test_lines_that_draw_elsewhere_or_nothing(tmp_path: Path, text: str) -> None
     ("made", "text", "is_deque"),
     [
         ("self.store = deque(maxlen=size)", "rows = zip(*random.sample(self.store, 64))", True),
-        ("memory = collections.deque()", "rows = rng.choice(memory, 64)", True),
+        ("memory = collections.deque((), 50_000)", "rows = random.choices(memory, k=9)", True),
         (
             "kept: deque[Row] = field(default_factory=deque)",
             "x = random.choices(self.kept, k=64)",
             True,
         ),
         ("self.store = []", "rows = zip(*random.sample(self.store, 64))", False),
+        ("self.store = list(deque(x))", "rows = zip(*random.sample(self.store, 9))", False),
+        ("if self.store == deque(): pass", "rows = random.sample(self.store, 128)", False),
+        ("self.store = []  # = no deque", "rows = zip(*random.sample(self.store, 65))", False),
+        ("memory = collections.deque()", "rows = np.random.choice(memory, 64)", False),
+        ("self.store = deque(maxlen=500)", "rows = random.sample(self.store, 66)", False),
         ("recent = deque(maxlen=100)", "rows = random.sample(self.store, 64)", False),
         ("self.store = deque()", "x = self.rng.normal(size=len(self.store))", False),
     ],
@@ -106,6 +111,7 @@ def test_samples_of_a_deque(tmp_path: Path, made: str, text: str, *, is_deque: b
         memory = names["Memory"](3)
         for item in range(5):
             memory.append(item)
+        assert len(memory) == 3
         assert sorted(memory.sample(3)) == [2, 3, 4]
 
 

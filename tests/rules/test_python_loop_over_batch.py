@@ -104,6 +104,9 @@ def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, fl
         ("for g in jax.tree.leaves(state):\n    norms.append(float(jnp.linalg.norm(g)))\n", 2),
         ("for name, p in model.named_parameters():\n    log[name] = norm(p)\n", 2),
         ("for i, g in enumerate(zip(grads, params)):\n    out.append(ratio(g))\n", 2),
+        ("for n, p in zip(names, model.parameters()):\n    log[n] = norm(p)\n", 2),
+        ("for k, p in params.items():\n    norms[k] = norm(p)\n", 2),
+        ("for k in range(-1, 2):\n    out.append(shifted(x, k))\n", 2),
         # No loop at all.
         ("loss = model(x)\n", 1),
     ],
@@ -123,6 +126,15 @@ def test_loops_that_have_to_be(tmp_path: Path, text: str, line: int) -> None:
         ("for i in range(0, 64):\n    total += loss(params, x[i])\n", 2),
         ("for i in range(0, 64, 2):\n    total += loss(params, x[i])\n", 2),
         ("for x in [*xs]:\n    total += loss(params, x)\n", 2),
+        # What a model gives, hyperparameters, numbers beyond all.
+        ("for e, y in zip(model(xs), ys):\n    total = total + loss(e, y)\n", 2),
+        ("for x in self.model.sample(64):\n    total += loss(params, x)\n", 2),
+        ("for i in range(params.batch_size):\n    total += loss(net, x[i])\n", 2),
+        ("for i in range(10**30):\n    total += loss(net, x[i])\n", 2),
+        (f"for i in range({10**30}):\n    total += loss(net, x[i])\n", 2),
+        # Few passes within many, and beside many.
+        ("for i in range(n):\n    for k in range(2):\n        out.append(net(x[i], k))\n", 3),
+        ("out = [net(x[i], v) for v in (a, b) for i in range(n)]\n", 1),
         ("for x, w in zip(xs, weights):\n    total += w * loss(params, x)\n", 2),
         ("i = 0\nwhile i < len(xs):\n    out.append(model(xs[i]))\n    i += 1\n", 3),
         ("while i < n:\n    out.append(\n        model(x[i : i + 1])\n    )\n    i += 1\n", 3),
