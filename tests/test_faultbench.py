@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from benchmarks.faultbench import fit, truth
+from benchmarks.faultbench.__main__ import main
 from benchmarks.faultbench.cases import HEALTHY, Case, cases, due, sample
 from benchmarks.faultbench.check_family import mistakes
 from benchmarks.faultbench.jobs import Failed
@@ -348,3 +349,11 @@ def test_the_published_results_are_what_the_rules_say_of_the_recordings(case: Ca
     row = judged(case, RECORDINGS / NAME.format(case.id), truth)
     published = next(row for row in results if row["case"] == case.id)
     assert json.loads(json.dumps(row)) == published, "type: python -m benchmarks.faultbench judge"
+
+
+def test_a_family_that_is_not_there_ends_with_those_that_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["faultbench", "judge", "--family", "char_gtp"])
+    with pytest.raises(SystemExit, match="char_gpt"):
+        main()

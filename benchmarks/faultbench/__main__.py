@@ -171,6 +171,12 @@ def shown(families: Sequence[str] = (), faults: Sequence[str] = ()) -> str:
 def main() -> None:
     """Do what was asked for."""
     given = asked()
+    if next(cases(given.family, given.fault), None) is None:
+        families, faults = ({getattr(c, name) for c in cases()} for name in ("family", "fault"))
+        sys.exit(
+            "There is no such case.\n"
+            f"Families: {', '.join(sorted(families))}.\nFaults: {', '.join(sorted(faults))}."
+        )
     if given.report:
         print(shown(given.family, given.fault))
         return

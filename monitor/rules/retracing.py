@@ -171,8 +171,8 @@ def detect(window: Window) -> Verdict:
         gain = _with_first_runs(window, _by_chance(window, (lost, lost), again, alike=True))
     else:
         chance = _by_chance(window, _seen(window, lost), again)
-        # Who pads to few lengths computes more; where no argument changed there is none to pad. Of a
-        # function made anew hardly anything came back in one program of four: its range stays wide.
+        # Who pads to few lengths computes more; where no argument changed there is none to pad.
+        # Of a function made anew hardly anything came back in one program of four: it stays wide.
         is_same = _AS_BEFORE.match(worst.reason or "")
         grown = 1.0 if clearing or is_same else GROWN[worst.framework]
         gain = _gain(chance, _first_runs(window), grown)
