@@ -62,7 +62,7 @@ ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST = 0.9, 0.99
 # A GPU draws them in no time.
 OF_GPU: Final = (ONE_BY_ONE_LEAST, 1.0)
 DEQUE: Final = "Samples are drawn of a deque, which goes through its places for each"
-# Of 128 samples of a deque of 10,000 places a list gives 0.24 back, of 100,000 0.61, of a million
+# Of 128 samples of a deque of 10,000 places a list gives 0.26 back, of 100,000 0.58, of a million
 # 0.9 (``benchmarks/unit_costs.py``); of fewer places the drawing itself takes the time.
 LEAST_PLACES: Final = 10_000
 OF_DEQUE_LEAST, OF_DEQUE_MOST = 0.2, 1.0
