@@ -97,7 +97,7 @@ def busy(window: Window) -> Busy | None:
 def _on_cpu(window: Window) -> Busy | None:
     """Return what operators compute most, by their own time; ``None`` where they are no answer."""
     trace = window.trace
-    listed = () if trace is None else trace.answer.get("top_operators", ())
+    listed = () if trace is None else trace.operators
     whole_ns = sum(operator["total_ns"] for operator in listed)
     if trace is None or whole_ns < MOST * trace.total_ns:
         return None

@@ -38,7 +38,7 @@ from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, ranked, without
 from whyidle.monitor.diagnosis.ranks import ranks_json
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.runs.summary import RunSummary
-from whyidle.monitor.signals.account import HostAccount, HostRow
+from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.cores import CoreAccount
 from whyidle.monitor.signals.opening import of_run
@@ -215,19 +215,16 @@ def _shown(rows: Sequence[HostRow]) -> Sequence[HostRow]:
 
 def phases_json(account: HostAccount) -> list[PhaseJson]:
     """Return what the steps take, and what a loop does besides, with the lines that begin it."""
-    shares: dict[str, dict[CodeLine, float]] = {str(phase): {} for phase in account.phases}
+    rows: dict[Phase, list[HostRow]] = {phase: [] for phase in account.phases}
     for row in account.rows:
-        lines = shares[str(row.phase if row.phase in account.phases else Phase.STEP)]
-        line = row.begins or next(iter(row.frames), None)
-        if line is not None:
-            lines[line] = lines.get(line, 0.0) + row.share
+        rows[row.phase if row.phase in rows else Phase.STEP].append(row)
     return [
         {
             "name": str(phase),
             "share": round(share, 4),
             "where": [
-                _line_json(line, round(part, 4))
-                for line, part in sorted(shares[str(phase)].items(), key=lambda item: -item[1])
+                _line_json(place, round(place.share or 0.0, 4))
+                for place in by_line(rows[phase], lambda row: row.begins or row.innermost)
             ][:MOST_LINES],
         }
         for phase, share in account.phases.items()
@@ -288,7 +285,7 @@ def _place_json(host: HostAccount | None, place: Place) -> CalledPlaceJson:
     }  # fmt: skip
 
 
-def _line_json(line: CodeLine, share: float | None = None) -> PlaceJson:
+def _line_json(line: CodeLine | Place, share: float | None = None) -> PlaceJson:
     return {"file": line.file, "line": line.line, "function": line.function, "share": share}
 
 

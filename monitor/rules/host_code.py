@@ -51,7 +51,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import own_waits
-from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
+from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow, by_line
 from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.asides import is_aside
 from whyidle.monitor.signals.cores import RUNNERS, Runner
@@ -99,7 +99,7 @@ def _place(account: HostAccount, row: HostRow) -> CodeLine | None:
     """Return the line that answers for a row."""
     if row.begins is not None and is_aside(account, row):
         return row.begins
-    return row.frames[0] if row.frames else None
+    return row.innermost
 
 
 def _of_one_place(account: HostAccount) -> list[HostRow]:
@@ -142,13 +142,8 @@ def _evidence(window: Window, rows: Sequence[HostRow]) -> tuple[Evidence, ...]:
 
 
 def _where(account: HostAccount, rows: Sequence[HostRow]) -> tuple[Place, ...]:
-    shares: dict[CodeLine, float] = {}
-    for row in rows:
-        place = _place(account, row)
-        if place is not None and _is_own(account, row):
-            shares[place] = shares.get(place, 0.0) + row.share
-    most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_PLACES]
-    return tuple(Place(*place, share) for place, share in most)
+    mine = (row for row in rows if _is_own(account, row))
+    return by_line(mine, lambda row: _place(account, row))[:MOST_PLACES]
 
 
 def _helpers(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helper]]:

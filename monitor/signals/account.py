@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -121,6 +121,24 @@ class HostRow:
         """Whether it may wait for what the device was given before."""
         return self.doing in {HostClass.READ, HostClass.FRAMEWORK_WAIT}
 
+    @property
+    def innermost(self) -> CodeLine | None:
+        """The user's line nearest to what it does; ``None``: no code of the user's."""
+        return self.frames[0] if self.frames else None
+
+
+def by_line(
+    rows: Iterable[HostRow], line_of: Callable[[HostRow], CodeLine | None]
+) -> tuple[Place, ...]:
+    """Return the lines that answer for some rows, with their shares, the largest first."""
+    shares: dict[CodeLine, float] = {}
+    for row in rows:
+        line = line_of(row)
+        if line is not None:
+            shares[line] = shares.get(line, 0.0) + row.share
+    most = sorted(shares.items(), key=lambda item: -item[1])
+    return tuple(Place(*line, share) for line, share in most)
+
 
 @dataclass(frozen=True)
 class HostAccount:
@@ -171,12 +189,7 @@ class HostAccount:
 
     def lines(self, does: Callable[[HostRow], bool]) -> tuple[Place, ...]:
         """Return the user's innermost lines of some rows with their shares, the largest first."""
-        shares: dict[CodeLine, float] = {}
-        for row in self.rows:
-            if row.frames and does(row):
-                shares[row.frames[0]] = shares.get(row.frames[0], 0.0) + row.share
-        most = sorted(shares.items(), key=lambda item: -item[1])
-        return tuple(Place(*line, share) for line, share in most)
+        return by_line(self.rows, lambda row: row.innermost if row.frames and does(row) else None)
 
     def callers(self, file: str, line: int) -> tuple[CodeLine, ...]:
         """Return the user's lines that called one, as it was found most often; none: never."""

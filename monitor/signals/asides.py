@@ -10,7 +10,7 @@ from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Plac
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.account import HostAccount, HostRow
+from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
 from whyidle.monitor.signals.acts import BESIDE, STOPPING, WORDS, Phase
 from whyidle.monitor.signals.callees import reads_at
 from whyidle.monitor.signals.gain import of_work
@@ -93,13 +93,8 @@ class Taken:
 
     def where(self, line_of: Callable[[HostRow], CodeLine | None]) -> tuple[Place, ...]:
         """Return the lines that answer for the rows, with their shares, the largest first."""
-        shares: dict[CodeLine, float] = {}
-        for row in self.rows:
-            line = line_of(row)
-            if line is not None:
-                shares[line] = shares.get(line, 0.0) + row.share
-        most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_PLACES]
-        return tuple(Place(*line, share) for line, share in most if share >= LEAST_OF_A_PLACE)
+        most = by_line(self.rows, line_of)[:MOST_PLACES]
+        return tuple(place for place in most if (place.share or 0.0) >= LEAST_OF_A_PLACE)
 
 
 def taken(account: HostAccount, rows: Iterable[HostRow], *, is_sure: bool = False) -> Taken:

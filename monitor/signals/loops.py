@@ -54,12 +54,13 @@ _TRAINS: Final = re.compile(
 )
 _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|blocks)\b.*")
 # What a model consists of, and no batch: an optimizer or a norm goes through them.
-_MODEL: Final = re.compile(
-    r"_?(named_)?(parameters|modules|children|buffers)|params|grads|gradients|weights"
-    r"|param_groups|state_dict|model"
+_OF_A_MODEL: Final = (
+    "_?(named_)?(parameters|modules|children|buffers)|params|grads|gradients|weights"
+    "|param_groups|state_dict"
 )
-# The same, and leaves of a tree, as what is gone through itself is called.
-_PARTS: Final = re.compile(rf"(?!model$)({_MODEL.pattern})|(tree_)?(leaves|flatten)(_with_path)?")
+_MODEL: Final = re.compile(f"{_OF_A_MODEL}|model")
+# As what is gone through itself is called: these, or leaves of a tree.
+_PARTS: Final = re.compile(f"{_OF_A_MODEL}|(tree_)?(leaves|flatten)(_with_path)?")
 # Where the device, or autograd, does what such a loop has asked for.
 _FOLLOWS: Final = re.compile(
     r"(.*\.)?(backward|grad|block_until_ready|item|float|asarray|device_get)"

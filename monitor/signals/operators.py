@@ -100,13 +100,11 @@ def computing(trace: Traced) -> float:
     Their own time, without that of those they call: a product, or numbers drawn. On a slow host, or
     below a profiler that notes more, each costs more.
     """
-    listed = trace.answer.get("top_operators", ())
-    own = [(x["total_ns"], x["count"]) for x in listed if x["name"].startswith("aten::")]
+    mine = (each for each in trace.operators if each["name"].startswith("aten::"))
+    own = [(each["total_ns"], each["count"]) for each in mine]
     usual = [ns / count for ns, count in own if count]
     costs = max(PER_OPERATOR_S * 1e9, median(usual) if usual else 0.0)
-    beyond = sum(max(0.0, ns - count * costs) for ns, count in own)
-    whole_ns = sum(trace.answer["budget"]["slices"].values())
-    return min(1.0, beyond / whole_ns) if whole_ns else 0.0
+    return min(1.0, trace.of_whole(sum(max(0.0, ns - count * costs) for ns, count in own)))
 
 
 def _trained(trace: Traced, ran: int) -> int:

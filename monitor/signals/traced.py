@@ -15,6 +15,7 @@ from whyidle.monitor.core.contracts.trace import (
     DeviceJson,
     KernelsJson,
     LaunchingJson,
+    NamedJson,
     OwnerJson,
     RankJson,
     RanksJson,
@@ -134,8 +135,17 @@ class Traced:
 
     def in_calls(self, pattern: str) -> float:
         """Return the share of the time in such calls: of the whole trace, as they are counted."""
+        return self.of_whole(sum(call["total_ns"] for call in self.calls(pattern)))
+
+    def of_whole(self, ns: float) -> float:
+        """Return a time as a share of the whole trace: what is counted is not counted by steps."""
         whole = sum(self.answer["budget"]["slices"].values())
-        return sum(call["total_ns"] for call in self.calls(pattern)) / whole if whole else 0.0
+        return ns / whole if whole else 0.0
+
+    @property
+    def operators(self) -> Sequence[NamedJson]:
+        """The operators with the most time of their own, without that of those they call."""
+        return self.answer.get("top_operators", ())
 
     def calls_per_step(self, pattern: str) -> Measure | None:
         """Return how often such calls are made in a step; ``None`` without steps."""
