@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from benchmarks.faultbench.cases import Case
 from benchmarks.faultbench.program import NotApplicable, Program
@@ -66,6 +66,36 @@ def _counts_steps(program: Program) -> None:
          and "__future__" not in line), 0,
     )  # fmt: skip
     text[first:first] = _COUNTER.strip().splitlines()
+
+
+class Runs(Protocol):
+    """A program that runs, is looked at from outside, and takes turns with others."""
+
+    folder: Path
+    starts_ranks: bool
+
+    @property
+    def pid(self) -> int:
+        """Its main process."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still runs."""
+
+    def counted(self) -> tuple[int, int]:
+        """Return its steps and samples so far."""
+
+    def check(self) -> None:
+        """Raise, with its last words, when it has ended."""
+
+    def wait_for_steps(self, steps: int) -> None:
+        """Wait until it has made so many."""
+
+    def send(self, sign: int) -> None:
+        """Send a signal to all of it."""
+
+    def end(self) -> None:
+        """End it, and all that it started."""
 
 
 class Job:
@@ -149,4 +179,4 @@ def running(case: Case, *, counting: bool = False) -> Iterator[Job]:
         job.end()
 
 
-__all__ = ["JOBS", "PYTHON", "Failed", "Job", "NotApplicable", "running", "written"]
+__all__ = ["JOBS", "PYTHON", "Failed", "Job", "NotApplicable", "Runs", "running", "written"]

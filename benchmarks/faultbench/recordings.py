@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.faultbench.cases import Case
-from benchmarks.faultbench.jobs import JOBS, Job, running
+from benchmarks.faultbench.jobs import JOBS, Job, Runs, running
 
 # The job is warm when somebody comes to look.
 ALONE_S: Final = 10.0
@@ -40,16 +40,12 @@ def record(case: Case, into: Path) -> dict[str, Any]:
             job.check()
             time.sleep(0.2)
         seen = _watched(job, case.watched_s, Path(state))
-        seen["py_spy"] = _py_spy(job)
+        seen["py_spy"] = py_spy(job)
         seen["lines"] = job.lines
         seen["output"] = (job.folder / "output").read_text(errors="replace")[-400:]
         into.mkdir(parents=True, exist_ok=True)
         (Path(state) / "case.json").write_text(json.dumps(seen))
-        files = sorted(path for path in Path(state).rglob("*") if path.is_file())
-        traces = [path for path in files if path.parent.name == "traces"]
-        store = [p for p in files if p not in traces and not p.name.endswith(_LEFT_OUT)]
-        _pack(Path(state), store, into / NAME.format(case.id))
-        _pack(Path(state), traces, into / TRACES.format(case.id))
+        keep(Path(state), into, case.id)
     return seen
 
 
@@ -72,7 +68,7 @@ def _watched(job: Job, seconds: int, state: Path) -> dict[str, Any]:
     }
 
 
-def _py_spy(job: Job) -> list[tuple[str, int, int]]:
+def py_spy(job: Runs) -> list[tuple[str, int, int]]:
     """Return the lines of the user's that py-spy saw the main thread at, the hottest first."""
     spy = Path(sys.executable).with_name("py-spy")
     with tempfile.NamedTemporaryFile(suffix=".txt") as out:
@@ -91,6 +87,15 @@ def _py_spy(job: Job) -> list[tuple[str, int, int]]:
                 seen[file, int(number)] = seen.get((file, int(number)), 0) + int(count)
                 break
     return sorted(((f, n, count) for (f, n), count in seen.items()), key=lambda x: -x[2])[:10]
+
+
+def keep(state: Path, into: Path, name: str) -> None:
+    """Keep the store of a recording, and its traces beside it."""
+    files = sorted(path for path in state.rglob("*") if path.is_file())
+    traces = [path for path in files if path.parent.name == "traces"]
+    store = [p for p in files if p not in traces and not p.name.endswith(_LEFT_OUT)]
+    _pack(state, store, into / NAME.format(name))
+    _pack(state, traces, into / TRACES.format(name))
 
 
 def _pack(folder: Path, files: Iterable[Path], path: Path) -> None:

@@ -17,10 +17,11 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from benchmarks.faultbench.cases import Case
-from benchmarks.faultbench.jobs import Failed, Job
+from benchmarks.faultbench.jobs import Failed, Job, Runs
 
 # In each start; fewer say nothing so surely.
 ROUNDS: Final = 8
@@ -48,7 +49,7 @@ Rate = tuple[float, float]
 _Done = TypeVar("_Done")
 
 
-def _turn(job: Job) -> Rate:
+def _turn(job: Runs) -> Rate:
     """Let one run; return its samples a second and steps a second."""
     job.send(signal.SIGCONT)
     # What stood still has to come back, and what was fetched ahead meanwhile is used up.
@@ -77,20 +78,22 @@ def _turn(job: Job) -> Rate:
 class _Start:
     """Programs that were started together, and take turns."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
-        self._healthy = cases[0].id
-        self._jobs: dict[str, Job] = {}
+    def __init__(self, starts: Mapping[str, Callable[[], Runs]]) -> None:
+        """Start them; the first is the one that all others are held against."""
+        names = list(starts)
+        self._healthy = names[0]
+        self._jobs: dict[str, Runs] = {}
         # Of each mutant, the rate of the healthy twin and its own, in each round.
-        self._turns: dict[str, list[tuple[Rate, Rate]]] = {case.id: [] for case in cases[1:]}
+        self._turns: dict[str, list[tuple[Rate, Rate]]] = {name: [] for name in names[1:]}
         self.found: dict[str, dict[str, Any]] = {}
-        for first in range(0, len(cases), START_TOGETHER):
-            some = cases[first : first + START_TOGETHER]
-            for case in some:
-                self._jobs[case.id] = Job(case, counting=True)
-            for case in some:
-                self._act(case.id, _warm)
+        for first in range(0, len(names), START_TOGETHER):
+            some = names[first : first + START_TOGETHER]
+            for name in some:
+                self._jobs[name] = starts[name]()
+            for name in some:
+                self._act(name, _warm)
 
-    def _act(self, name: str, does: Callable[[Job], _Done]) -> _Done | None:
+    def _act(self, name: str, does: Callable[[Runs], _Done]) -> _Done | None:
         try:
             return does(self._jobs[name])
         except Failed as error:
@@ -122,8 +125,9 @@ class _Start:
             job.end()
 
 
-def _measured_once(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
-    start = _Start(cases)
+def in_turns(starts: Mapping[str, Callable[[], Runs]]) -> dict[str, dict[str, Any]]:
+    """Measure how much faster the first is than each of the others, in one start of all."""
+    start = _Start(starts)
     try:
         for number in range(1, MOST_ROUNDS + 1):
             # Without their twin nothing is known of the others: they are left for another time.
@@ -138,16 +142,20 @@ def _measured_once(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
 
 def measured(cases: Sequence[Case]) -> dict[str, dict[str, Any]]:
     """Measure some mutants of one family and size; the first case is the healthy twin."""
-    first = _measured_once(cases)
-    left = {case.id: case for case in cases if is_small(first.get(case.id, {}))}
-    second = _measured_once([cases[0], *left.values()]) if left else {}
+    starts: dict[str, Callable[[], Runs]] = {
+        case.id: partial(Job, case, counting=True) for case in cases
+    }
+    first = in_turns(starts)
+    left = {case.id for case in cases if is_small(first.get(case.id, {}))}
+    again = {name: start for name, start in starts.items() if name in {cases[0].id, *left}}
+    second = in_turns(again) if left else {}
     known = {name: each for name, each in first.items() if name not in left}
     return known | {
         name: joined(first[name], each) if "gain" in each else each for name, each in second.items()
     }
 
 
-def _warm(job: Job) -> None:
+def _warm(job: Runs) -> None:
     """Wait until it has settled, and have it stand still."""
     job.wait_for_steps(WARM_STEPS)
     # Compilation and the first epoch's habits are over.
