@@ -2,7 +2,8 @@
 
 ## What it sees
 The part of the time in which a GPU does nothing but communicate (NCCL, RCCL, XLA's collectives):
-computing and communicating at once costs nothing and does not count. Only a trace knows it.
+computing and communicating at once costs nothing and does not count. Only a trace knows it. On a
+CPU, what a rank's main thread was found waiting for inside the framework: that is the exchange.
 
 ## Why it costs
 Data-parallel devices exchange their gradients in each step. Where that begins only when the
@@ -19,7 +20,8 @@ NVLink and InfiniBand at all (`NCCL_DEBUG=INFO`). A pipeline wants more micro-ba
 ## When it is wrong
 A rank that comes late makes all others wait in the collective: this looks the same from one rank
 and is cured where that rank is slow. Messages between two devices (pipelines, experts) have other
-cures: no saving is predicted for them.
+cures: no saving is predicted for them. Gradients of four batches at once are another training than
+those of one: the learning rate may have to follow.
 
 ## Documents
 D3 trap 3 (communication takes over 40% of the step), D4 §6 (mesh axes) and D5 (accumulation). D3's
@@ -33,6 +35,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.finding import (
+    Confidence,
     Evidence,
     Fix,
     Found,
@@ -42,19 +45,24 @@ from whyidle.monitor.core.finding import (
     Severity,
     Verdict,
 )
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.signals.user_lines import of_slice
+from whyidle.monitor.signals.user_lines import of_slice, own
 from whyidle.monitor.signals.window import Window
 
 # Catalogue: NCCL time that no computing covers, over 10% of the step.
 LEAST: Final = 0.10
 # Two small batches for each exchange, and still nothing hidden: half of it comes back.
 BACK_LEAST: Final = 0.5
+# Of ranks on a CPU that exchange gradients of four batches at once, of five networks with 24 to 87%
+# of a step in the exchange (benchmarks/exchange.py).
+BACK_ON_CPU: Final = (0.6, 0.95)
 # A backward pass takes about two thirds of what a device computes: no more than that can hide.
 BACKWARD: Final = 2 / 3
+MOST_PLACES: Final = 3
 # What two devices send each other is no reduction.
 BETWEEN_TWO: Final = frozenset({"SendRecv", "Send", "Recv", "CollectivePermute"})
 # Gradients are not what such devices wait for: larger buckets would change nothing.
@@ -73,6 +81,8 @@ OF_PIPELINES: Final[dict[Framework, Fix]] = {
 
 def detect(window: Window) -> Verdict:
     """Judge the time in which a GPU only communicates."""
+    if window.device == "cpu":
+        return _on_cpu(window)
     trace = window.gpu_trace
     if trace is None:
         return None if _is_alone(window) else window.lacks(Need.GPU_TRACE)
@@ -89,10 +99,32 @@ def detect(window: Window) -> Verdict:
 
 
 def _is_alone(window: Window) -> bool:
-    """Tell whether there is nobody to communicate with, or no GPU that would."""
+    """Tell whether there is nobody to communicate with."""
     worlds = [window.fact(name) for name in ("world_size", "devices_used")]
     known = [world for world in worlds if isinstance(world, int)]
-    return window.device == "cpu" or (bool(known) and max(known) <= 1)
+    return bool(known) and max(known) <= 1
+
+
+def _on_cpu(window: Window) -> Verdict:
+    """Judge the time in which ranks on a CPU wait inside the framework: for each other."""
+    if (window.world_size or 1) < 2:
+        return None
+    host, budget = window.host, window.budget
+    if host is None or budget is None:
+        return window.lacks(Need.INSIDE)
+    waits = budget["slices"][Slice.EXPOSED_COMM] / sum(budget["slices"].values())
+    error = host.error(waits)
+    if waits - error < LEAST:
+        return None
+    low, high = BACK_ON_CPU
+    return Found(
+        Gain.between(low * (waits - error), high * (waits + error)),
+        (Evidence.of("waiting in the exchange", window.job.sampled(waits)),),
+        own(host.lines(lambda row: row.doing is HostClass.FRAMEWORK_WAIT))[:MOST_PLACES],
+        Slice.EXPOSED_COMM,
+        title="Ranks exchange gradients after every batch",
+        confidence=Confidence.INFERRED,
+    )
 
 
 def _gain(trace: Traced, exposed: Measure) -> Gain:

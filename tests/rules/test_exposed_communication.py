@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,9 @@ from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, t
 from tests.traces.real import TRUTHS
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.estimate import Running
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.window import Window
 
 NAME = "exposed_communication"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -123,3 +128,34 @@ def test_a_pipeline_is_not_told_of_buckets() -> None:
     pipelining = pytest.importorskip("torch.distributed.pipelining")
     made = inspect.signature(pipelining.Schedule1F1B)
     assert list(made.parameters)[:3] == ["stage", "n_microbatches", "loss_fn"]
+
+
+# Ranks on a CPU: the line that goes back through the model also waits for the exchange.
+IN_TORCH = CodeLine("/venv/lib/python3.11/site-packages/torch/autograd/graph.py", 9, "run")
+
+
+def ranks(waiting: float, **facts: Any) -> Window:
+    """Return a rank of a CPU whose main thread waits so much of its time inside the framework."""
+    known = {"backend": "cpu", "world_size": 2, **facts}
+    both = StackSamples()
+    asleep, awake = round(400 * waiting), round(400 * (1 - waiting))
+    chain = Chain((CodeLine("/job/train.py", 30, "train"),), IN_TORCH)
+    both.samples += 400
+    both.count(chain, asleep, asleep, float(asleep))
+    both.count(chain, awake, awake, 0.0)
+    seen = window(stacks=both, facts={"torch": known}, inside=True)
+    return replace(seen, estimate=Running("estimate", {}))
+
+
+@pytest.mark.parametrize("waiting", [0.25, 0.69, 0.87])
+def test_ranks_on_a_cpu_that_wait_for_each_other_are_told_so(waiting: float) -> None:
+    verdict = found(NAME, ranks(waiting))
+    assert verdict.gain is not None
+    assert verdict.gain.low < waiting * 0.8 < verdict.gain.high
+    assert verdict.where[0].line == 30
+    assert verdict.title == "Ranks exchange gradients after every batch"
+
+
+def test_ranks_that_compute_and_a_job_alone_have_nothing_to_exchange() -> None:
+    assert is_silent(NAME, ranks(0.04))
+    assert is_silent(NAME, ranks(0.69, world_size=1))
