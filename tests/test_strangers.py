@@ -127,6 +127,21 @@ def test_its_steps_are_counted_and_it_sees_nothing_else_of_ours(mirrors: Path) -
     assert (job.folder / "output").read_text() == ""
 
 
+def test_what_it_starts_in_a_session_of_its_own_ends_with_it(mirrors: Path) -> None:
+    starts = "subprocess.Popen(['sleep', '60'], start_new_session=True)"
+    edit = Edit(
+        "main.py", 1, 2, f"import subprocess, time; print({starts}.pid, flush=True)\nSTEPS = 9**9"
+    )
+    job = jobs.Job(replace(CASE, edits=(edit,)), mirrors)
+    try:
+        job.wait_for_steps(1)
+        child = Path("/proc") / (job.folder / "output").read_text().strip()
+        assert "sleep" in (child / "cmdline").read_text()
+    finally:
+        job.end()
+    assert not child.exists() or not (child / "cmdline").read_text()
+
+
 def test_calls_of_a_library_are_counted(mirrors: Path) -> None:
     case = replace(CASE, tick="call:json.decoder:JSONDecoder.decode", edits=(
         Edit("main.py", 4, 4, "    import json; json.loads('1'); time.sleep(0.005)"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from benchmarks.strangers.checkout import HOME, furnish, written
 PYTHON: Final = os.environ.get("STRANGERS_PYTHON", sys.executable)
 STARTUP: Final = Path(__file__).parent / "startup"
 TICKS: Final = ".ticks"
+# A server listens at a port of its own: in the environment, and for ``{port}`` in commands.
+PORT: Final = "STRANGERS_PORT"
 STARTING_S: Final = 180.0
 _OFFLINE: Final = {
     "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
@@ -50,6 +53,7 @@ class Job:
         self.lines: list[tuple[str, int]] = list(case.main)
         self._ticks = self.folder / TICKS
         self._ticks.mkdir()
+        self._port = str(_free_port())
         self._environment = self._surroundings(case, change, paused=paused)
         self._log = (self.folder / "output").open("wb")
         for line in case.prepare:
@@ -63,6 +67,7 @@ class Job:
             "HOME": str(self.folder / HOME),
             "PYTHONPATH": ":".join([str(STARTUP), *(str(self.folder / x) for x in case.path)]),
             "STRANGERS_TICKS": str(self._ticks),
+            PORT: self._port,
             "PATH": f"{Path(PYTHON).absolute().parent}:{found.get('PATH', '')}",
         }
         if case.tick.startswith("call:"):
@@ -73,6 +78,7 @@ class Job:
         return found if change is None else found | change.environment
 
     def _start(self, line: list[str]) -> subprocess.Popen[bytes]:
+        line = [each.replace("{port}", self._port) for each in line]
         return subprocess.Popen(
             line, cwd=self.folder, env=self._environment, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
@@ -115,11 +121,13 @@ class Job:
             time.sleep(0.05)
 
     def send(self, sign: int) -> None:
-        """Send a signal to all of it."""
-        for each in self._processes:
+        """Send a signal to all of it: launchers start their ranks in sessions of their own."""
+        mark = f"STRANGERS_TICKS={self._ticks}\0".encode()
+        for path in Path("/proc").glob("[0-9]*"):
             try:
-                os.killpg(each.pid, sign)
-            except ProcessLookupError:
+                if mark in (path / "environ").read_bytes():
+                    os.kill(int(path.name), sign)
+            except OSError:
                 continue
 
     def end(self) -> None:
@@ -128,6 +136,12 @@ class Job:
         for each in self._processes:
             each.wait()
         self._log.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def _line(command: tuple[str, ...], change: Change | None) -> list[str]:

@@ -2,9 +2,10 @@
 
 ## What it sees
 The main thread in JAX's own Python, which runs one operation at a time outside of any compiled
-function, and how many kinds of single operations there are: among the calls of a trace
-("multiply", "subtract"), or among the compiled programs that are alive. Loops of `jax.lax` that
-are compiled anew in each call belong to it, since nothing compiled holds them.
+function. Where no sample says how long, the kinds of single operations count: among the calls of a
+trace ("multiply", "subtract"), or among the compiled programs that are alive. Loops of `jax.lax`
+that are compiled anew in each call belong to it, since nothing compiled holds them. Where the lines
+make batches, as a generator that indexes arrays of JAX does, that is said.
 
 ## Why it costs
 Outside of `jax.jit` each operation is a call of its own: checked, looked up and launched by Python,
@@ -14,7 +15,8 @@ is done anew in each step as well. A GPU is through with such an operation befor
 ## How to fix
 Put the whole step into one function and compile it: forward, gradient and update. What is printed
 or stored comes out of it as a result. Branches that depend on values become `jnp.where` or
-`lax.cond`; settings become static arguments.
+`lax.cond`; settings become static arguments. Keep data sets as NumPy arrays, and hand over a
+batch at a time.
 
 ## When it is wrong
 To debug a program one may run it with `jax.disable_jit()` on purpose. A job
@@ -47,7 +49,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HOST_WORK
-from whyidle.monitor.signals.activity import drawing
+from whyidle.monitor.signals.activity import drawing, fetches
 from whyidle.monitor.signals.eager import (
     CONTROL,
     OWN,
@@ -84,6 +86,15 @@ SWITCHED_OFF: Final = Fix(
     "Leave it off, and JAX_DISABLE_JIT unset: jit compiles nothing while it is on.",
     'jax.config.update("jax_disable_jit", False)',
 )
+SWITCHED: Final = "jax_disable_jit is on: nothing is compiled"
+BATCHES: Final = "Batches are made one operation of JAX at a time"
+OF_NUMPY: Final = Fix(
+    "Keep the data set as NumPy arrays and hand over one batch at a time, or make the batch in one"
+    " compiled function.",
+    """\
+images = np.asarray(images)  # once, before the loop
+batch = jax.device_put(images[order[start : start + size]])""",
+)
 # As many functions as a recording lists.
 MOST_COMPILED: Final = 20
 
@@ -97,6 +108,12 @@ class _Seen:
     calls: Eager | None
     # Loops of ``jax.lax`` that are compiled in each call.
     loops: tuple[Recompiled, ...]
+    where: tuple[Place, ...]
+
+    @property
+    def makes_batches(self) -> bool:
+        """Whether the line that takes the most makes what the steps compute on."""
+        return bool(self.where) and fetches(self.where[0])
 
     @property
     def compiling(self) -> float:
@@ -104,14 +121,13 @@ class _Seen:
         return min(1.0, sum(loop.share.value for loop in self.loops))
 
     def is_op_by_op(self, alive: int) -> bool:
-        """Tell whether much of the step is made of single operations, of many kinds."""
+        """Tell whether much of the step is made of single operations, by their time or number."""
         takes = self.time is not None and self.time.share - self.error >= LEAST_TIME
         if self.calls is None:
-            return takes and alive >= LEAST_ALIVE
-        # Where the thread was found in them, a few kinds do: an average of the parameters has two.
-        kinds = LEAST_ALIVE if takes else LEAST_KINDS
-        many = self.calls.kinds >= kinds and self.calls.in_a_step >= LEAST_CALLS
-        return many and (takes or self.calls.share >= LEAST_SHARE)
+            return takes and (self.makes_batches or alive >= LEAST_ALIVE)
+        # Where the thread was found in them, they may be few: a gather of a large array is costly.
+        many = self.calls.kinds >= LEAST_KINDS and self.calls.in_a_step >= LEAST_CALLS
+        return takes or (many and self.calls.share >= LEAST_SHARE)
 
 
 def detect(window: Window) -> Verdict:
@@ -129,14 +145,15 @@ def detect(window: Window) -> Verdict:
         return None
     # Then what is written is right, and runs one by one all the same.
     is_off = window.fact("disable_jit") is True
+    title, fix = (SWITCHED, SWITCHED_OFF) if is_off else (BATCHES, OF_NUMPY)
     return Found(
         gain=gain,
         evidence=tuple(_evidence(window, seen)),
-        where=(asking(window.job, _SWITCHES) if is_off else ()) or _where(window, seen),
+        where=(asking(window.job, _SWITCHES) if is_off else ()) or seen.where,
         slice=Slice.IDLE_COMPILE if 2 * seen.compiling > gain.high else Slice.IDLE_DISPATCH,
         confidence=Confidence.INFERRED if seen.calls is None else Confidence.MEASURED,
-        title="jax_disable_jit is on: nothing is compiled" if is_off else None,
-        fixes={"jax": SWITCHED_OFF} if is_off else None,
+        title=title if is_off or seen.makes_batches else None,
+        fixes={"jax": fix} if is_off or seen.makes_batches else None,
     )
 
 
@@ -146,17 +163,20 @@ def _seen(window: Window) -> _Seen:
     error = 0.0 if host is None or time is None else host.error(time.share)
     again = compiled_again(window.job) if window.job.inside else []
     loops = tuple(one for one in again if one.function.function in CONTROL)
-    return _Seen(time, error, None if trace is None else eager(trace), loops)
+    calls = None if trace is None else eager(trace)
+    return _Seen(time, error, calls, loops, _where(window, time, loops))
 
 
-def _where(window: Window, seen: _Seen) -> tuple[Place, ...]:
+def _where(
+    window: Window, time: EagerTime | None, compiled: tuple[Recompiled, ...]
+) -> tuple[Place, ...]:
     """Return the lines that run single operations, or had them compiled; most time first."""
     loops = tuple(
         Place(file, line, _function(file, line, one), one.share.value)
-        for one in seen.loops
+        for one in compiled
         if (file := one.function.file) and (line := one.function.line)
     )
-    timed = () if seen.time is None else seen.time.where
+    timed = () if time is None else time.where
     found = own(sorted((*loops, *timed), key=lambda place: -(place.share or 0.0)))
     places = window.where_compiled(most=MOST_COMPILED)
     return found or at(window.job, (place for place in places if place.function in OWN))
@@ -167,10 +187,14 @@ def _function(file: str, line: int, one: Recompiled) -> str:
 
 
 def _gain(window: Window, seen: _Seen) -> Gain:
-    """Keep one call for all of a step, and the operations, joined or as they are."""
+    """Keep one call for all of a step, and the operations, joined or as they are.
+
+    What NumPy does in the place of JAX is no call at all.
+    """
     least, most = _taken(window, seen)
     work_least, work_most = _work(window)
     few, many = (LEAST_CALLS, math.inf) if seen.calls is None else 2 * (seen.calls.in_a_step,)
+    few, many = (math.inf, math.inf) if seen.makes_batches else (few, many)
     stays_most = work_most + (1 - work_most) * min(1.0, CALL_MOST / few)
     stays_least = JOINED * work_least + (1 - work_least) * min(1.0, CALL_LEAST / many)
     low, high = (

@@ -75,7 +75,7 @@ def loading(job: Recorded, feeding: Feeding) -> Activity | None:
     if in_libraries > share:
         # A library was found reading: who called it is known only where the code says so.
         share = in_libraries
-        lines = _matching(seen.lines, lambda line: _reads(line) or _fetches(line))
+        lines = _matching(seen.lines, lambda line: _reads(line) or fetches(line))
     made = _made(job, feeding, {(line.file, line.line) for line in lines})
     share = min(1.0, share + _sum(made))
     return Activity(job.sampled(share), _first(sorted((*lines, *made), key=lambda x: -x.share)))
@@ -154,10 +154,11 @@ def _reads(line: SourceLine) -> bool:
     names = called(line.file, line.line)
     if any(_READING.fullmatch(name) for name in names):
         return True
-    return any(_SLEEP.fullmatch(name) for name in names) and _fetches(line)
+    return any(_SLEEP.fullmatch(name) for name in names) and fetches(line)
 
 
-def _fetches(line: SourceLine) -> bool:
+def fetches(line: SourceLine | Place) -> bool:
+    """Tell whether a line is in a function that makes batches, by its name or since it yields."""
     if _FETCHES.fullmatch(line.function):
         return True
     return any(_yields(node) for node in functions(line.file, line.function))

@@ -180,6 +180,54 @@ def test_single_operations_beside_a_compiled_step_cost_what_they_take() -> None:
     assert finding.gain.high < 0.35
 
 
+GATHERS = {"jax": {"executables_by_name": {"jit_gather": 1, "jit_step": 1}}}
+ITERATES = """\
+class Loader:
+    def __iter__(self):
+        for start in range(0, 60000, 128):
+            yield self.images[self.order[start : start + 128]]
+"""
+DRAWS = """\
+def shuffled(images, key):
+    while True:
+        order = jax.random.permutation(key, 60000)
+        yield images[order[:128]], 1
+"""
+NAMED = """\
+def get_batch(data, key):
+    starts = jax.random.randint(key, (32,), 0, 1000)
+    return jnp.stack([data[start : start + 64] for start in starts])
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "function"),
+    [(ITERATES, 4, "__iter__"), (DRAWS, 4, "shuffled"), (NAMED, 3, "get_batch")],
+)
+def test_batches_of_single_operations_beside_a_compiled_step(
+    tmp_path: Path, program: str, line: int, function: str
+) -> None:
+    file = tmp_path / "data.py"
+    file.write_text(program)
+    makes = SourceLine(str(file), line, function, 0)
+    seen = stacks((LOOP, (LOOP,), 550), (LAUNCHES, (makes, LOOP), 450))
+    finding = found(NAME, window(stacks=seen, facts=GATHERS))
+    assert finding.title == "Batches are made one operation of JAX at a time"
+    assert finding.where[0].line == line
+    assert finding.fixes is not None
+    assert "NumPy" in finding.fixes["jax"].text
+    assert finding.gain is not None
+    assert finding.gain.high > 0.4
+
+
+def test_batches_of_numpy_beside_a_compiled_step_are_none_of_jax(tmp_path: Path) -> None:
+    file = tmp_path / "data.py"
+    file.write_text(ITERATES)
+    makes = SourceLine(str(file), 4, "__iter__", 0)
+    seen = stacks((LOOP, (LOOP,), 550), (makes, (makes, LOOP), 450))
+    assert is_silent(NAME, window(stacks=seen, facts=GATHERS))
+
+
 def test_a_compiled_step_shows_as_the_line_that_calls_it() -> None:
     # What starts up leaves such programs behind, and a key is split now and then.
     seen = stacks((LOOP, (LOOP,), 95), (LAUNCHES, (STEP, LOOP), 5))
