@@ -6,9 +6,11 @@ Python or a library's code, or slept, and nothing of a framework. It names the f
 of that is. What is due only now and then counts whole, the framework's part included: validation,
 checkpoints, and what stands behind `if step % 100 == 0`. It stands behind every rule that explains
 the same lines: those know a cure. Where the thread waits for threads or processes that it started,
-their lines stand behind its own. Of a program in which no framework is seen to compute, and no
-step or GPU is known, a wait counts only so long as others of the job run, or the disk works for it:
-for a request, a message, a timer or a person it may wait as long as it likes.
+their lines stand behind its own. Where the main thread only waits for requests or orders, the
+threads that work are judged, and no gain is named: nothing is known of how many requests there are.
+Of a program in which no framework is seen to compute, and no step or GPU is known, a wait counts
+only so long as others of the job run, or the disk works for it: for a request, a message, a timer
+or a person it may wait as long as it likes.
 
 ## Why it costs
 What the main thread does between two launches the device waits for, unless it has work ahead.
@@ -22,8 +24,7 @@ both. What the code computes may not be needed in each step at all.
 
 ## When it is wrong
 The gain is what comes back if these lines cost nothing, which is more than any change of them can
-give. A job that has nothing to do on the device but little may be made of such code. Of a server
-that works at each request the share grows with the requests.
+give. A job that has nothing to do on the device but little may be made of such code.
 
 ## Documents
 Beyond the documents: they speak of frameworks, and this is your own code.
@@ -76,6 +77,8 @@ def detect(window: Window) -> Verdict:
     if surely < LEAST:
         return None
     unclear = sum(row.share for row in rows if not _is_own(account, row))
+    if window.serves:
+        return _of_server(window, account, rows, surely)
     gain = _gain(window, account, surely, unclear)
     if gain.high < LEAST:
         return None
@@ -88,6 +91,21 @@ def detect(window: Window) -> Verdict:
         confidence=Confidence.INFERRED,
         severity=Severity.of_share(gain.low),
         title=_title(account, rows, surely),
+    )
+
+
+def _of_server(
+    window: Window, account: HostAccount, rows: Sequence[HostRow], surely: float
+) -> Found:
+    """Say what takes the time of requests or orders: nothing is known of how many there are."""
+    return Found(
+        gain=None,
+        evidence=tuple(_evidence(window, rows, "at work")),
+        where=_where(account, rows),
+        confidence=Confidence.INFERRED,
+        severity=Severity.INFO,
+        title=_title(account, rows, surely, "the time at work"),
+        fixes={},
     )
 
 
@@ -118,9 +136,11 @@ def _of_one_place(account: HostAccount) -> list[HostRow]:
     return rows[max(sums, key=lambda key: sums[key])] if sums else []
 
 
-def _title(account: HostAccount, rows: Sequence[HostRow], share: float) -> str:
+def _title(
+    account: HostAccount, rows: Sequence[HostRow], share: float, of: str = "the main thread's time"
+) -> str:
     worst = next(row for row in rows if _is_own(account, row))
-    takes = f"takes {share:.0%} of the main thread's time"
+    takes = f"takes {share:.0%} of {of}"
     if is_aside(account, worst):
         return f"{WORDS[worst.phase].capitalize()} {takes}"
     return f"{worst.frames[0].function}() {takes}: {HOST_LOOKS[worst.doing].words}"
@@ -131,12 +151,14 @@ def _gain(window: Window, account: HostAccount, surely: float, unclear: float) -
     return of_work(window, low, high)
 
 
-def _evidence(window: Window, rows: Sequence[HostRow]) -> tuple[Evidence, ...]:
+def _evidence(
+    window: Window, rows: Sequence[HostRow], who: str = "main thread"
+) -> tuple[Evidence, ...]:
     sums: dict[HostClass, float] = {}
     for row in rows:
         sums[row.doing] = sums.get(row.doing, 0.0) + row.share
     return tuple(
-        Evidence.of(f"main thread: {HOST_LOOKS[doing].words}", window.job.sampled(share))
+        Evidence.of(f"{who}: {HOST_LOOKS[doing].words}", window.job.sampled(share))
         for doing, share in sums.items()
     )
 

@@ -122,6 +122,9 @@ UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 
 def detect(window: Window) -> Verdict:
     """Judge the waits for the data loader, or for data that the main thread reads itself."""
+    if window.serves:
+        # What it reads and decodes is a request, and no batch.
+        return None
     waits = _waits(window)
     verdict = _judge(window, waits)
     if (pipeline := pipeline_of(window)) is not None:
@@ -246,7 +249,7 @@ def _judge(window: Window, waits: Measure | None) -> Verdict:
         return verdict
     if waits is not None and waits.value >= LEAST:
         return _of_loader(window, waits)
-    # What a server reads is what it waits for.
+    # Of a program that computes nothing, what it reads is what it waits for.
     doing = loading(window.job, window.feeding) if trains(window) else None
     if doing is not None and doing.share.value >= LEAST_OF_LOOKS:
         return _of_main_thread(window, doing)

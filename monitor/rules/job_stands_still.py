@@ -53,8 +53,9 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.awaited import Awaited, awaited, in_training
+from whyidle.monitor.signals.awaited import NOTHING_TO_DO, Awaited, awaited, in_training
 from whyidle.monitor.signals.quiet import are_known, may_be_coming, works
+from whyidle.monitor.signals.serving import OF_ANYTHING, ORDERS, learns
 from whyidle.monitor.signals.standstill import Stand, Standstill, missing
 from whyidle.monitor.signals.stopped import Stopped
 from whyidle.monitor.signals.user_lines import own
@@ -74,7 +75,7 @@ MOSTLY: Final = 0.9
 MOST_THREADS: Final = 2
 MOST_RANKS: Final = 4
 # What a healthy program may wait for as long as it likes.
-ON_PURPOSE: Final = frozenset({Awaited.SLEEP, Awaited.SAVING, Awaited.PERSON})
+ON_PURPOSE: Final = frozenset({Awaited.SLEEP, Awaited.SAVING}) | NOTHING_TO_DO
 # Without steps before, only what nobody waits for on purpose says that something is wrong.
 NEVER_LONG: Final = frozenset({Awaited.RANKS, Awaited.LOADER, Awaited.DEVICE, Awaited.GIL})
 
@@ -96,6 +97,9 @@ def detect(window: Window) -> Verdict:
     behind = missing(still.stands)
     first = sorted(still.stands, key=lambda each: (each not in behind, what[each] is Awaited.RANKS))
     cause = Awaited.RANKS if still.silent else what[first[0]]
+    if cause in {Awaited.CLIENTS, Awaited.SIGNAL} and not _trains(window, still):
+        # A server that nobody asks is a healthy one.
+        return None
     # Whom it waits for, where that stands, too.
     by_workers = cause is Awaited.LOADER and bool(still.helpers)
     order = (*still.helpers, *first) if by_workers else (*first, *still.helpers)
@@ -104,7 +108,7 @@ def detect(window: Window) -> Verdict:
         gain=None,
         evidence=tuple(_evidence(window, still, what)),
         where=own((*_holders(window, cause), *_places(order))),
-        severity=_severity(still, list(what.values()), cause, _is_all(still, processes)),
+        severity=_severity(window, still, list(what.values()), cause),
         confidence=Confidence.MEASURED if still.stepped else Confidence.INFERRED,
         title=f"The job stands still: {_comes(still, behind) or f'{who} {what[order[0]]}'}",
         fixes=dict.fromkeys(_FRAMEWORKS, Fix(f"{_WAY_OUT[cause]} {_LOOK}", _CODE)),
@@ -145,11 +149,13 @@ def _is_all(still: Standstill, processes: int) -> bool:
 
 
 def _severity(
-    still: Standstill, what: Sequence[Awaited], cause: Awaited, everyone: bool
+    window: Window, still: Standstill, what: Sequence[Awaited], cause: Awaited
 ) -> Severity:
+    everyone, trains = _is_all(still, _processes(window)), _trains(window, still)
+    if not trains and cause in ORDERS:
+        return Severity.LOW
     is_long = still.seconds >= LONG_S
     is_sure = still.stepped and still.seconds >= max(SURE_S, SURE_STEPS * (still.step_s or 0.0))
-    trains = still.stepped or any(in_training(each.chain) for each in still.stands)
     if _may_be_right(still, what, cause, everyone):
         is_lost = trains and is_long and cause is not Awaited.PERSON
         return Severity.MEDIUM if is_lost else Severity.LOW
@@ -157,6 +163,13 @@ def _severity(
         return Severity.HIGH
     late = still.seconds >= SURE_S if trains and not still.stepped else is_long
     return Severity.MEDIUM if late and (trains or cause in NEVER_LONG) else Severity.LOW
+
+
+def _trains(window: Window, still: Standstill) -> bool:
+    """Tell whether it trained before: turns of a loop may be answers to requests."""
+    if any(in_training(each.chain) for each in still.stands) or learns(window.job.stacks):
+        return True
+    return still.stepped and window.job.steps_by not in OF_ANYTHING
 
 
 def _may_be_right(
@@ -292,6 +305,8 @@ _WAY_OUT: Final[dict[Awaited, str]] = {
     "read a timeout.",
     Awaited.LOCK: "Look for the thread that holds the lock or should fill the queue: it may have "
     "ended with an exception. Take locks in a with block, in one order, and give waits a timeout.",
+    Awaited.CLIENTS: "Look at whoever should ask: whether it lives, and where it sends requests.",
+    Awaited.SIGNAL: "Look at whoever should send the signal, and whether it came before the wait.",
     Awaited.PERSON: "Answer it, or take the question out of a job that runs unattended.",
     Awaited.GIL: "Look for code in C that waits without letting go of Python's lock: an extension, "
     "a library called through ctypes.PyDLL. Py_BEGIN_ALLOW_THREADS, py::gil_scoped_release let go.",

@@ -187,6 +187,10 @@ class HostAccount:
         steps = (row for row in self.rows if row.phase is Phase.STEP)
         return any(learns_at(line) for row in steps for line in row.frames)
 
+    def within(self, part: float) -> HostAccount:
+        """Return it with shares of a time of which it is a part."""
+        return replace(self, rows=tuple(replace(row, share=part * row.share) for row in self.rows))
+
     def lines(self, does: Callable[[HostRow], bool]) -> tuple[Place, ...]:
         """Return the user's innermost lines of some rows with their shares, the largest first."""
         return by_line(self.rows, lambda row: row.innermost if row.frames and does(row) else None)

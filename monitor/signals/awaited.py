@@ -14,7 +14,7 @@ from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import account_of
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.callees import reads_at
-from whyidle.monitor.signals.source import called, dotted, functions, line_of, tree_of
+from whyidle.monitor.signals.source import called, calls, dotted, functions, last, line_of, tree_of
 
 
 class Awaited(StrEnum):
@@ -24,6 +24,8 @@ class Awaited(StrEnum):
     LOADER = "waits for the next batch of a data loader"
     SAVING = "writes or reads a checkpoint"
     PERSON = "waits for somebody to type"
+    CLIENTS = "waits for requests"
+    SIGNAL = "waits for a signal"
     INPUT = "waits for data from outside"
     LOCK = "waits for a lock, a queue or another thread"
     GIL = "waits for Python's lock, which another thread never lets go of"
@@ -37,9 +39,17 @@ _OF_RANKS: Final = re.compile(
     r"|jax/experimental/multihost_utils|jax/_src/(distributed|multihost_utils))[/.].*"
 )
 _OF_PERSONS: Final = re.compile(r".*/(ipykernel(_launcher)?|IPython|pdb|bdb|cmd|code)[/.].*")
+# Where a server waits for its next request, and a worker for its next order, by file and function.
+_LISTENERS: Final = re.compile(
+    r".*/(?:socket\.py accept|socketserver\.py \w+|http/server\.py \w+|wsgiref/\w+\.py \w+"
+    r"|asyncio/\w+\.py (?:run|run_forever|run_until_complete|_run_once)"
+    r"|grpc/(?:aio/)?_server\.py \w+"
+    r"|(?:uvicorn|hypercorn|gunicorn|waitress|werkzeug|flask|tornado|aiohttp/web\w*|cheroot|sanic"
+    r"|gevent|celery|kombu|billiard|rq|dramatiq|pika|kafka)[/.].*)"
+)
 _OF_INPUT: Final = re.compile(
     r".*/(socket|ssl|selectors|subprocess|socketserver|http/\w+|urllib/\w+|asyncio/\w+"
-    r"|urllib3/.*|requests/.*|httpx/.*|aiohttp/.*|botocore/.*|fsspec/.*|grpc/.*|zmq/.*)\.py"
+    r"|urllib3/.*|requests/.*|httpx/.*|aiohttp/.*|botocore/.*|fsspec/.*|zmq/.*)\.py"
 )
 _ASKS: Final = re.compile(r"input|breakpoint|set_trace|getpass")
 _OF_LOCKS: Final = re.compile(
@@ -52,10 +62,18 @@ _COLLECTIVES: Final = re.compile(
     r"|process_allgather|wait_for_everyone",
     re.IGNORECASE,
 )
-_READS: Final = re.compile(r"read\w*|recv\w*|accept|connect|urlopen|select|poll|communicate")
+_LISTENS: Final = re.compile(
+    r"accept|serve_forever|run_forever|handle_request|wait_for_termination|select|poll|epoll"
+)
+_SERVES: Final = re.compile(r"serve_forever|run_forever|handle_request|wait_for_termination")
+_SIGNALS: Final = re.compile(r"pause|sigwait\w*|sigtimedwait")
+_READS: Final = re.compile(r"read\w*|recv\w*|connect|urlopen|communicate")
 _LOCKS: Final = re.compile(r"acquire|get|put|join|wait|result|as_completed")
 _A_LOCK: Final = re.compile(r"with\b.*(lock|mutex|sema|cond)", re.IGNORECASE)
 _OF_DEVICE: Final = frozenset({HostClass.READ, HostClass.FRAMEWORK, HostClass.PUT, HostClass.EAGER})
+
+# Who waits so has nothing to do, whatever else runs: somebody outside of the job gives the word.
+NOTHING_TO_DO: Final = frozenset({Awaited.CLIENTS, Awaited.SIGNAL, Awaited.PERSON})
 
 # What only a loop that trains calls, and the loops of libraries.
 _TRAINS: Final = re.compile(
@@ -73,6 +91,8 @@ class _At:
     """Where a thread stands: in whose files, what its line calls, and what that is a part of."""
 
     files: tuple[str, ...]
+    # The same with their functions.
+    places: tuple[str, ...]
     names: tuple[str, ...]
     text: str
     reads: bool
@@ -92,10 +112,13 @@ _SIGNS: Final[tuple[tuple[Awaited, Callable[[_At], bool]], ...]] = (
     (Awaited.PERSON, lambda at: at.is_in(_OF_PERSONS) or at.calls(_ASKS)),
     (Awaited.RANKS, lambda at: at.is_in(_OF_RANKS) or at.calls(_COLLECTIVES)),
     (Awaited.SAVING, lambda at: at.phase is Phase.CHECKPOINT),
+    (Awaited.CLIENTS, lambda at: any(map(_LISTENERS.fullmatch, at.places))),
     (Awaited.INPUT, lambda at: at.is_in(_OF_INPUT)),
     (Awaited.LOCK, lambda at: at.is_in(_OF_LOCKS)),
     (Awaited.DEVICE, lambda at: "backward" in at.names),
     (Awaited.SLEEP, lambda at: "sleep" in at.names),
+    (Awaited.SIGNAL, lambda at: at.calls(_SIGNALS)),
+    (Awaited.CLIENTS, lambda at: at.calls(_LISTENS)),
     (Awaited.INPUT, lambda at: at.calls(_READS)),
     (Awaited.LOCK, lambda at: at.calls(_LOCKS) or bool(_A_LOCK.match(at.text))),
     (Awaited.DEVICE, lambda at: at.reads or at.doing in _OF_DEVICE),
@@ -118,14 +141,21 @@ def _at(chain: Chain) -> _At:
     row = None if account is None else account.rows[0]
     inner = chain.frames[0] if chain.frames else None
     names = () if inner is None else called(inner.file, inner.line)
+    at = [line for line in (chain.leaf, chain.called) if line is not None]
     return _At(
-        files=tuple(line.file for line in (chain.leaf, chain.called) if line is not None),
+        files=tuple(line.file for line in at),
+        places=tuple(f"{line.file} {line.function}" for line in at),
         names=tuple(name.rpartition(".")[2] for name in names),
         text=(line_of(inner.file, inner.line) or "") if inner else "",
         reads=inner is not None and reads_at(inner.file, inner.line),
         doing=None if row is None else row.doing,
         phase=None if row is None else row.phase,
     )
+
+
+def serves_at(line: CodeLine) -> bool:
+    """Tell whether a line of the user's answers requests, one after the other."""
+    return any(_SERVES.fullmatch(last(call)) for call in calls(line.file, line.line))
 
 
 def in_collective(chain: Chain) -> bool:

@@ -175,6 +175,16 @@ def explained(
     return {**budget, "slices": slices, "details": details}
 
 
+def without_work(budget: BudgetJson, idle: float, label: str) -> BudgetJson:
+    """Return the budget with the reason for unknown idle time in which there was no work."""
+    slices, part = budget["slices"], Slice.IDLE_UNKNOWN
+    ns = min(slices.get(part, 0), int(idle * sum(slices.values())))
+    if not ns:
+        return budget
+    old = _scaled(budget["details"].get(part, {}), slices[part], slices[part] - ns)
+    return {**budget, "details": {**budget["details"], part: {**old, label: ns}}}
+
+
 def _label(row: HostRow) -> str:
     if not row.frames:
         return f"{HOST_LOOKS[row.doing].words}, in no line of yours"

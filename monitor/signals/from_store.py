@@ -143,14 +143,16 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     # Such events come every ten seconds: of a short span no more are read.
     most = min(MOST_STACKS, 20 + int(span.seconds / 5))
     compiles = event_data(reader, run, (COMPILED, COMPILES), who, span.start_ms, most=most)
-    kept = event_data(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS, most=most)
-    kept = kept or event_data(reader, run, (STACKS,), who, span.start_ms, most=most)
+    since = steady.start_ms + HALF_OF_LOOKS_MS
+    kept = event_data(reader, run, (STACKS,), who, since, most=most)
+    if not kept:
+        since = span.start_ms
+        kept = event_data(reader, run, (STACKS,), who, since, most=most)
     stacks = StackSamples.of_events(kept)
+    # Of the same time: so often as the main thread is seen in it, so often others are.
     others = {
-        kind: StackSamples.of_events(
-            event_data(reader, run, (kind,), who, steady.start_ms, most=most)
-        )
-        for kind in (THREADS, SHORT_LIVED)
+        kind: StackSamples.of_events(event_data(reader, run, (kind,), who, at, most=most))
+        for kind, at in ((THREADS, since), (SHORT_LIVED, steady.start_ms))
     }
     owned = frozenset((run.info or {}).get("gpus", ()))
     mine = [gpu for gpu in reader.gpus(run.id) if gpu.idx in owned]
@@ -174,7 +176,8 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         unknown={key.metric: why.reason for key, why in unknown.items()},
         gpus=_gpus(reader, run, steady),
         facts=_facts(reader, run, who),
-        steps=_steps(who),
+        steps=None if who is None or who.counted is None else who.counted.steps,
+        steps_by=None if who is None or who.counted is None else who.counted.source,
         compiled=compiled(compiles),
         reads=reads(event_data(reader, run, (READS,), who, span.start_ms, most=most)),
         stacks=stacks,
@@ -478,10 +481,6 @@ def _facts(reader: Reader, run: Run, who: Watched | None) -> dict[str, Facts]:
             probe = str(data.get("probe"))
             found[probe] = {**found.get(probe, {}), **facts}
     return found
-
-
-def _steps(who: Watched | None) -> int | None:
-    return None if who is None or who.counted is None else who.counted.steps
 
 
 def _events(reader: Reader, run: Run, span: Span) -> dict[str, tuple[Facts, ...]]:

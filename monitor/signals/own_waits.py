@@ -17,14 +17,13 @@ from whyidle.monitor.core.finding import ROUNDING
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.account import HostAccount, divided
-from whyidle.monitor.signals.awaited import Awaited, awaited
+from whyidle.monitor.signals.awaited import NOTHING_TO_DO, Awaited, awaited
 from whyidle.monitor.signals.quiet import LEAST_CORES
+from whyidle.monitor.signals.serving import AT_WORK
 from whyidle.monitor.signals.window import Window
 
-# What only a framework at work shows; who waits is not among it.
-_AT_WORK: Final = (HostClass.FRAMEWORK, HostClass.EAGER, HostClass.COMPILE, HostClass.PUT)
 # Somebody outside of the job ends such a wait.
-OUTSIDE: Final = frozenset({Awaited.INPUT, Awaited.PERSON, Awaited.SLEEP, Awaited.UNKNOWN})
+OUTSIDE: Final = NOTHING_TO_DO | {Awaited.INPUT, Awaited.SLEEP, Awaited.UNKNOWN}
 # Whoever waits in one of these waits for a process or a thread that the program has started.
 _STARTED: Final = re.compile(r".*/(subprocess|multiprocessing/\w+|concurrent/futures/\w+)\.py")
 _Frames: TypeAlias = tuple[CodeLine, ...]
@@ -38,7 +37,7 @@ def trains(window: Window) -> bool:
     job, host = window.job, window.host
     if window.steps_per_s is not None or window.traces or any(gpu.owned for gpu in job.gpus):
         return True
-    if host is not None and host.share(*_AT_WORK):
+    if host is not None and host.share(*AT_WORK):
         return True
     return bool(window.frameworks) and job.means.get(m.JOB_CPU, LEAST_CORES) >= LEAST_CORES
 

@@ -16,7 +16,7 @@ from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.opening import estimated
 from whyidle.monitor.signals.rank_seen import RankSeen
-from whyidle.monitor.signals.recorded import GpuUser, Helper, Recorded, SeenGpu, Trend
+from whyidle.monitor.signals.recorded import GpuUser, Helper, Recorded, SeenGpu, Serving, Trend
 from whyidle.monitor.signals.standstill import Stand, Standstill
 from whyidle.monitor.signals.stopped import Stopped
 from whyidle.monitor.signals.traced import Traced
@@ -110,6 +110,7 @@ def load(data: Mapping[str, Any]) -> Window:
     job["trends"] = _metrics(job["trends"], Trend)
     job["drift"] = msgspec.convert(job.get("drift"), Drift | None)
     job["standstill"] = _standstill(job.get("standstill"))
+    job["serving"] = msgspec.convert(job.get("serving"), Serving | None)
     job["stopped"] = msgspec.convert(job.get("stopped"), Stopped | None)
     job["ranges"] = _metrics(job.get("ranges", {}), tuple[float, float])
     job["gpus"] = tuple(_gpu(gpu) for gpu in job["gpus"])

@@ -96,6 +96,20 @@ class Helper:
     threads: StackSamples = field(default_factory=StackSamples)
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A main thread that waits for others to give it work, which is left out of the samples."""
+
+    # What it waits for mostly, in words.
+    waits: str
+    # The part of the time in which nobody has anything to do; ``None``: not known.
+    idle: float | None
+    # Whether the samples are of other threads: of those that work.
+    by_threads: bool
+    # Whether these train: then their steps are steps.
+    trains: bool = False
+
+
 @dataclass(frozen=True)
 class Recorded:
     """The signals of a recording. What is not in a mapping was not measured."""
@@ -123,10 +137,14 @@ class Recorded:
     # The last that each framework said, by the name of the probe ("jax", "torch").
     facts: Mapping[str, Facts] = field(default_factory=dict)
     steps: int | None = None
+    # What counts them; ``None``: nothing does, or a recording of before does not say.
+    steps_by: str | None = None
     compiled: tuple[Compiled, ...] = ()
     reads: tuple[ReadBack, ...] = ()
     # Where the main thread was: whole chains; the user's innermost lines; anybody's.
     stacks: StackSamples = field(default_factory=StackSamples)
+    # Whose they are instead, and what of them is left out.
+    serving: Serving | None = None
     lines: tuple[SourceLine, ...] = ()
     leaves: tuple[SourceLine, ...] = ()
     # Where other threads were that had Python's lock while the main thread wanted it.

@@ -32,12 +32,14 @@ from whyidle.monitor.signals.blended import (
     blended,
     explained,
     together,
+    without_work,
 )
 from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of, may_use
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading_of
 from whyidle.monitor.signals.ranks import RankAccount, accounts_of, are_one_job
 from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.serving import judged, learns
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.trust import Believed, believed
 
@@ -83,6 +85,10 @@ class Window:
     estimate: Running | None = None
     # A recording that has ended: nothing more can be asked of the job.
     is_over: bool = False
+
+    def __post_init__(self) -> None:
+        """Put those who work in the place of a main thread that waits for requests."""
+        object.__setattr__(self, "job", judged(self.job))
 
     # Sources -------------------------------------------------------------------------------------
     @cached_property
@@ -177,7 +183,10 @@ class Window:
         more = blended(bare, self.job, on_gpu=self.device == "gpu") if self._traced else None
         if self.host is None or not self._meaning:
             return more
-        return explained(more or bare, self.host, self._meaning, self._beside or 0.0) or more
+        host = self.host.within(1.0 - self.idles)
+        said = explained(more or bare, host, self._meaning, self._beside or 0.0) or more
+        serving = self.job.serving
+        return said if serving is None else without_work(said or bare, self.idles, serving.waits)
 
     @property
     def _traced(self) -> bool:
@@ -333,6 +342,26 @@ class Window:
         return self.job.fact(name)
 
     # Steps ---------------------------------------------------------------------------------------
+    @property
+    def serves(self) -> bool:
+        """Whether it answers requests, or works at orders, and does not train."""
+        return self.job.serving is not None and not self.job.serving.trains
+
+    @property
+    def idles(self) -> float:
+        """The part of the time in which it has nothing to do; the host's account is of the rest."""
+        return 0.0 if self.job.serving is None else self.job.serving.idle or 0.0
+
+    @cached_property
+    def paced_by(self) -> Literal["steps", "time"] | None:
+        """What gets faster: its steps, the job where none were seen; ``None``: neither is known."""
+        if self.serves:
+            return None
+        counted = self.steps_per_s or self.step_s or self.job.steps or self.job.drift
+        if counted or any(trace.steps for trace in self.traces):
+            return "steps"
+        return "time" if learns(self.job.stacks) else None
+
     @cached_property
     def steps_per_s(self) -> Measure | None:
         """Steps a second, as counted in the job."""

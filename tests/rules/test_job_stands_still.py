@@ -48,9 +48,10 @@ TRAINING = POLLING | {m.GPU_MEMORY_BANDWIDTH: 0.4, m.GPU_POWER: 520.0}
 LINE = CodeLine("/job/train.py", 30, "train")
 LOCK = Chain((LINE,), CodeLine(f"{LIB}/threading.py", 320, "wait"))
 BARRIER = Chain((LINE,), CodeLine(f"{SITE}/torch/distributed/distributed_c10d.py", 4600, "barrier"))
-SOCKET = Chain(
+ACCEPT = Chain(
     (CodeLine("/job/serve.py", 9, "serve"),), CodeLine(f"{LIB}/socket.py", 294, "accept")
 )
+SOCKET = Chain((LINE,), CodeLine(f"{LIB}/socket.py", 706, "readinto"))
 LOADER = Chain((LINE,), CodeLine(f"{SITE}/torch/utils/data/dataloader.py", 1200, "_try_get_data"))
 SAVE = Chain(
     (CodeLine("/job/train.py", 50, "save_checkpoint"),),
@@ -205,6 +206,18 @@ def test_a_thread_that_runs_all_the_time_waits_for_nothing() -> None:
 def test_a_server_without_requests_is_no_more_than_low(chain: Chain) -> None:
     serving = of(chain, stepped=False, step_s=None, seconds=7200.0)
     assert found(NAME, serving).severity is Severity.LOW
+    # It has answered some: turns of its loop are no steps.
+    before = of(chain, seconds=7200.0)
+    turned = replace(before, job=replace(before.job, steps_by="loop"))
+    expected = Severity.LOW if chain is LOCK else Severity.HIGH
+    assert found(NAME, turned).severity is expected
+    assert found(NAME, before).severity is Severity.HIGH
+
+
+def test_who_waits_for_connections_does_not_stand_still_unless_it_trained() -> None:
+    serving = of(ACCEPT, stepped=False, step_s=None, seconds=7200.0)
+    assert judge(NAME, serving) is None
+    assert found(NAME, of(ACCEPT, seconds=500.0)).severity is Severity.LOW
 
 
 def test_a_job_that_never_makes_its_first_step() -> None:

@@ -1,0 +1,193 @@
+"""Who works in a program whose main thread waits for requests, for orders, or for its own threads.
+
+Such a wait may last as long as it likes: nothing is lost in it. So its samples are left out, and
+where the main thread does little else, those of the threads that work stand in their place. A wait
+for a queue, a lock or a thread counts as one only while nothing else of the job works: else what
+it waits for could come sooner. Of a thread that trains every wait counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.runs.stacks import Chain, Counts, StackSamples
+from whyidle.monitor.signals.account import divided
+from whyidle.monitor.signals.awaited import NOTHING_TO_DO, Awaited, awaited, serves_at
+from whyidle.monitor.signals.learning import learns_at
+from whyidle.monitor.signals.loading_chains import SERVES
+from whyidle.monitor.signals.recorded import Recorded, Serving
+from whyidle.monitor.traces.where.files import is_users
+
+# What only a framework at work shows; who waits is not among it.
+AT_WORK: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.COMPILE, HostClass.PUT})
+# Of a main thread's time: less is no waiting, and so much is most of it.
+LEAST_IDLE: Final = 0.05
+MOSTLY: Final = 0.5
+# Who hands its work to others has less of the framework's than this, and they have more.
+MOST_ASIDE: Final = 0.02
+LEAST_WORK: Final = 0.05
+# Where a program trains, so much of the framework's time lies in lines that learn.
+LEAST_TRAINED: Final = 0.1
+# Fewer samples of threads say nothing; the main thread is sampled so often for each of theirs.
+LEAST_LOOKS: Final = 10
+OF_MAIN: Final = 10
+# Other threads of a process that take so much of a core do something.
+LEAST_CORES: Final = 0.3
+# Steps of these may answer requests: they are turns of any loop, or calls of any model.
+OF_ANYTHING: Final = frozenset({"loop", "tf.function"})
+# What a thread waits for that was asked for nothing.
+ORDERS: Final = NOTHING_TO_DO | {Awaited.LOCK, Awaited.SLEEP}
+# Whoever reads there reads from a connection that it has; with a library in between it has asked.
+_RAW: Final = re.compile(r".*/(?:socket|ssl|socketserver|threading|http/server)\.py")
+
+_Waits = Mapping[Chain, tuple[Awaited, float]]
+
+
+def judged(job: Recorded) -> Recorded:
+    """Return a recording with the samples of those who work, and without their idle waits."""
+    waits = _waits(job.stacks)
+    idle = _share(job.stacks, waits, ORDERS)
+    answers = idle >= LEAST_IDLE or _answers(job.stacks)
+    if job.serving is not None or not answers or learns(job.stacks):
+        return job
+    works = _at_work(job.stacks)
+    threads = _working(job.threads)
+    if idle >= MOSTLY and works <= MOST_ASIDE:
+        if threads.samples >= LEAST_LOOKS and _at_work(threads) >= LEAST_WORK:
+            return _with(job, threads, waits, 1.0 - min(1.0, _running(job, threads)), threads=True)
+        unseen = job.means.get(m.PROCESS_CPU, 0.0) - job.means.get(m.JOB_MAIN_THREAD, 0.0)
+        if not job.threads.samples and job.facts and unseen >= LEAST_CORES:
+            return _with(job, StackSamples(), waits, None, threads=True)
+    if works <= MOST_ASIDE or steps_learn(job):
+        # Of a program that computes nothing it is known elsewhere what a wait costs.
+        return job
+    left = {chain: n * _idles(job, what, threads, waits) for chain, (what, n) in waits.items()}
+    idle = sum(left.values()) / job.stacks.samples
+    if idle < LEAST_IDLE and not _answers(job.stacks):
+        return job
+    return _with(job, _without(job.stacks, left), waits, idle, threads=False)
+
+
+def _with(
+    job: Recorded, stacks: StackSamples, waits: _Waits, idle: float | None, *, threads: bool
+) -> Recorded:
+    most = max(ORDERS, key=lambda what: _share(job.stacks, waits, {what}))
+    trains = threads and (steps_learn(job) or learns(stacks))
+    return replace(
+        job,
+        stacks=stacks,
+        lines=stacks.lines(),
+        leaves=stacks.leaves(),
+        looks=int(stacks.samples) or None,
+        serving=Serving(str(most), idle, threads, trains),
+    )
+
+
+def _idles(job: Recorded, what: Awaited, threads: StackSamples, waits: _Waits) -> float:
+    """Return the part of a wait in which there was nothing to do."""
+    if what is Awaited.LOCK:
+        for_others = _share(job.stacks, waits, {what})
+        return max(0.0, 1.0 - _running(job, threads) / for_others)
+    if what is Awaited.SLEEP:
+        # A loop that is known to turn sleeps in each of its turns.
+        return 0.0 if job.means.get(m.JOB_STEPS) else 1.0
+    return 1.0 if what in ORDERS else 0.0
+
+
+def _running(job: Recorded, threads: StackSamples) -> float:
+    """Return how many others of the job work on average: threads that run Python, processes."""
+    helpers = sum(each.cores for each in job.helpers)
+    return OF_MAIN * threads.samples / job.stacks.samples + helpers
+
+
+def _working(threads: StackSamples) -> StackSamples:
+    """Return the samples of other threads without those that wait for orders, or serve us."""
+    waits = _waits(threads)
+    gone = {chain: n for chain, (what, n) in waits.items() if what in ORDERS}
+    for chain, counts in threads.chains.items():
+        leaf = chain.innermost
+        if leaf is None or SERVES.match(leaf.file):
+            gone[chain] = counts.samples
+    return _without(threads, gone)
+
+
+def _waits(stacks: StackSamples) -> _Waits:
+    """Return by chain what it waited for, and in how many samples; for a disk is no such wait."""
+    found: dict[Chain, tuple[Awaited, float]] = {}
+    for chain, counts in stacks.chains.items():
+        if counts.known:
+            waited = (counts.waited - counts.blocked) * counts.samples / counts.known
+        else:
+            # Whether it ran is not known: who is in a place to wait at mostly waits.
+            leaf = chain.innermost
+            waited = 0.0 if leaf is None or is_users(leaf.file) else counts.samples
+        if waited > 0:
+            what = awaited(chain)
+            is_clients = what is Awaited.INPUT and _is_raw(chain)
+            found[chain] = (Awaited.CLIENTS if is_clients else what), waited
+    return found
+
+
+def _is_raw(chain: Chain) -> bool:
+    lines = [line for line in (chain.leaf, chain.called) if line is not None]
+    return all(is_users(line.file) or _RAW.fullmatch(line.file) for line in lines)
+
+
+def _share(stacks: StackSamples, waits: _Waits, what: Container[Awaited]) -> float:
+    mine = sum(n for each, n in waits.values() if each in what)
+    return mine / stacks.samples if stacks.samples else 0.0
+
+
+def _without(stacks: StackSamples, gone: Mapping[Chain, float]) -> StackSamples:
+    """Return samples without some of each chain, all of which waited."""
+    left = StackSamples()
+    left.looks = stacks.looks
+    for chain, counts in stacks.chains.items():
+        n = min(counts.samples, gone.get(chain, 0.0))
+        if n >= counts.samples:
+            continue
+        known = n * counts.known / counts.samples
+        left.samples += counts.samples - n
+        left.chains[chain] = Counts(
+            counts.samples - n,
+            counts.known - known,
+            max(0.0, counts.waited - known),
+            counts.locked,
+            counts.blocked,
+            counts.when,
+        )
+    return left
+
+
+def _answers(stacks: StackSamples) -> bool:
+    """Tell whether most samples are of answers to requests, also where these leave no time."""
+    chains = stacks.chains.items()
+    mine = sum(counts.samples for chain, counts in chains if any(map(serves_at, chain.frames)))
+    return mine >= MOSTLY * stacks.samples > 0
+
+
+def _at_work(stacks: StackSamples) -> float:
+    """Return the share of the samples in which a framework works."""
+    found = sum(_framework(chain, counts) for chain, counts in stacks.chains.items())
+    return found / stacks.samples if stacks.samples else 0.0
+
+
+def _framework(chain: Chain, counts: Counts) -> float:
+    return sum(n for doing, n in divided(chain, counts) if doing in AT_WORK)
+
+
+def learns(stacks: StackSamples) -> bool:
+    """Tell whether what the framework does is done to learn, as far as the source says."""
+    works = {chain: _framework(chain, counts) for chain, counts in stacks.chains.items()}
+    learns = sum(n for chain, n in works.items() if n and any(map(learns_at, chain.frames)))
+    return learns > 0 and learns >= LEAST_TRAINED * sum(works.values())
+
+
+def steps_learn(job: Recorded) -> bool:
+    """Tell whether steps were counted that only training makes."""
+    return bool(job.means.get(m.JOB_STEPS)) and job.steps_by not in OF_ANYTHING
