@@ -16,6 +16,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     HostJson,
     PhaseJson,
     PlaceJson,
+    ServingJson,
 )
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
@@ -50,6 +51,7 @@ NO_GPU: Final = (
     "no GPU computes for it, as far as is known, and in no trace operators take most of the time"
 )
 NOT_SAMPLED: Final = "the main thread was not sampled: no agent was inside"
+NO_THREADS: Final = "its main thread only waits, and the threads that work were not sampled"
 NO_RANKS: Final = "no two ranks were seen: attach whoever started them"
 NO_CORES: Final = "the CPU time of the job's processes was not read"
 NO_WAITS: Final = "the samples do not say whether the thread waited"
@@ -77,8 +79,10 @@ class Diagnosis:
         budget = self.window.budget
         if budget is None:
             return False
-        unknown = budget["slices"].get(Slice.IDLE_UNKNOWN, 0)
-        return bool(2 * unknown < sum(budget["slices"].values()))
+        total = sum(budget["slices"].values())
+        # Who has nothing to do is idle, for a reason that is known.
+        unknown = budget["slices"].get(Slice.IDLE_UNKNOWN, 0) - self.window.idles * total
+        return 2 * unknown < total
 
     @property
     def unexplained(self) -> dict[str, float]:
@@ -88,10 +92,13 @@ class Diagnosis:
         if budget is None or not total:
             return {}
         named = {str(each.found.slice) for each in self.findings if each.found.gain is not None}
+        shares = {part: ns / total for part, ns in budget["slices"].items() if part not in named}
+        if Slice.IDLE_UNKNOWN in shares:
+            shares[Slice.IDLE_UNKNOWN] -= self.window.idles
         left = {
-            part: ns / total
-            for part, ns in budget["slices"].items()
-            if part != Slice.COMPUTE and part not in named and ns >= EXPLAINS * total
+            part: share
+            for part, share in shares.items()
+            if part != Slice.COMPUTE and share >= EXPLAINS
         }
         return dict(sorted(left.items(), key=lambda item: -item[1]))
 
@@ -165,8 +172,9 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
         "is_known": diagnosis.is_known,
         "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},
         "warnings": window.warnings,
-        "host": host_json(window.host, window.core_account),
-        "phases": [] if window.host is None else phases_json(window.host),
+        "host": host_json(window),
+        # Of a server nothing is known to be a step.
+        "phases": [] if window.host is None or window.serves else phases_json(window.host),
         "ranks": (ranks := ranks_json(window)),
         "compute": None if (works := busy(window)) is None else works.as_json(),
         "overhead": overhead(window),
@@ -184,13 +192,21 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
     }
 
 
-def host_json(account: HostAccount | None, cores: CoreAccount | None) -> HostJson:
-    """Return where the main thread's time goes, and who has the cores."""
+def host_json(window: Window) -> HostJson:
+    """Return where the time of the threads goes that are judged, and who has the cores."""
+    account, cores, serving = window.host, window.core_account, window.job.serving
+    said: ServingJson | None = None
+    if serving is not None:
+        idle = None if serving.idle is None else round(serving.idle, 4)
+        said = {
+            "waits": serving.waits, "idle": idle, "by_threads": serving.by_threads,
+            "trains": serving.trains,
+        }  # fmt: skip
     unknown = {} if cores else {"cores": NO_CORES}
     if account is None:
         return {
-            "samples": 0, "rows": [], "cores": cores_json(cores),
-            "unknown": {"rows": NOT_SAMPLED, **unknown},
+            "samples": 0, "rows": [], "serving": said, "cores": cores_json(cores),
+            "unknown": {"rows": NO_THREADS if said else NOT_SAMPLED, **unknown},
         }  # fmt: skip
     return {
         "samples": int(account.samples),
@@ -202,6 +218,7 @@ def host_json(account: HostAccount | None, cores: CoreAccount | None) -> HostJso
             }
             for row in _shown(account.rows)
         ],
+        "serving": said,
         "cores": cores_json(cores),
         "unknown": unknown if account.knows_waits else {"waits": NO_WAITS, **unknown},
     }
@@ -244,16 +261,19 @@ def cores_json(account: CoreAccount | None) -> CoresJson | None:
 
 def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
     """Return one finding of the answer."""
-    found, gain = finding.found, finding.found.gain
+    found, window = finding.found, diagnosis.window
+    # Of a server it is time of its requests, as long as those are not counted.
+    lost = None if window.serves else found.gain
+    paced_by = finding.rule.paced_by if window.paced_by == "steps" else "time"
     return {
         "rule": finding.rule.id,
         "severity": str(finding.severity),
         "title": found.title or finding.rule.title,
         "confidence": str(found.confidence),
         "slice": None if found.slice is None else str(found.slice),
-        "lost_share": None if gain is None else [round(gain.low, 4), round(gain.high, 4)],
-        "paced_by": finding.rule.paced_by,
-        "speedup": None if gain is None else [round(s, 3) for s in gain.speedup],
+        "lost_share": None if lost is None else [round(lost.low, 4), round(lost.high, 4)],
+        "paced_by": paced_by,
+        "speedup": [round(s, 3) for s in lost.speedup] if lost and window.paced_by else None,
         "evidence": [
             {
                 "name": e.name,
@@ -265,7 +285,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
             }
             for e in found.evidence
         ],
-        "where": [_place_json(diagnosis.window.host, place) for place in found.where],
+        "where": [_place_json(window.host, place) for place in found.where],
         "fixes": {
             name: {"text": fix.text, "code": fix.code}
             for name, fix in diagnosis.fixes(finding).items()
@@ -273,7 +293,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
         "documents": list(finding.rule.documents),
         "also_seen": list(finding.also_seen),
         "behind": finding.behind,
-        "energy": cost_of(found, diagnosis.window),
+        "energy": cost_of(found, window),
     }
 
 

@@ -98,6 +98,9 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
 def verdict(answer: DiagnosisJson) -> str:
     """Return the one sentence that a person in a hurry reads."""
     worth = [f for f in answer["findings"] if f["severity"] in {"high", "medium", "low"}]
+    serving = answer["host"].get("serving")
+    if not worth and serving is not None and not serving["trains"]:
+        return _of_server(answer["host"])
     if not worth and not answer["is_known"]:
         return NOT_KNOWN
     if not worth and (unexplained := sum(answer["unexplained"].values())) >= NOTABLE:
@@ -110,6 +113,13 @@ def verdict(answer: DiagnosisJson) -> str:
     return f"{first}." if not more else f"{first}; and {more} more."
 
 
+def _of_server(host: HostJson) -> str:
+    """Say of a program that answers requests what it does, where no fault was found."""
+    lines = code_lines(host)
+    work = f" Its work is mostly at {lines[0][0]}." if lines else ""
+    return f"No known fault was recognised; {without_work(host)}.{work}"
+
+
 def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
     """Return the lines of the user's that most of the main thread's time is at, and what it did."""
     shares: dict[tuple[str, str], float] = {}
@@ -120,6 +130,27 @@ def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
         shares[key] = shares.get(key, 0.0) + row["share"]
     most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_ROWS]
     return [(name, doing, share) for (name, doing), share in most if share >= LEAST_ROW]
+
+
+def who_worked(host: HostJson) -> str:
+    """Say whose lines are shown."""
+    # A run of an earlier program has no such key.
+    serving = host.get("serving")
+    if serving is None:
+        return "the main thread was"
+    return "the threads that work were" if serving["by_threads"] else "the main thread was at work"
+
+
+def without_work(host: HostJson) -> str:
+    """Say what its main thread waits for where it is given its work, and for how long."""
+    serving = host.get("serving")
+    if serving is None:
+        return ""
+    idle = serving["idle"]
+    if not serving["by_threads"]:
+        return f"its main thread {serving['waits']} {idle or 0:.0%} of the time"
+    only = f"its main thread only {serving['waits']}"
+    return only if idle is None else f"{only}, and its threads have no work {idle:.0%} of the time"
 
 
 def phases(answer: DiagnosisJson) -> str:
@@ -137,11 +168,13 @@ def _host(answer: DiagnosisJson, width: int) -> Iterator[Text]:
     shown = code_lines(host)
     if not shown:
         return
-    yield Text(f"Where the main thread was, by your lines ({host['samples']} samples)", style="dim")
+    yield Text(f"Where {who_worked(host)}, by your lines ({host['samples']} samples)", style="dim")
     longest = max(len(doing) for _, doing, _ in shown)
     for name, doing, share in shown:
         yield _line(f"{share:>4.0%}  {doing:<{longest}}  {name}", width)
-    if beside := phases(answer):
+    if idle := without_work(host):
+        yield _line(f"This is without idle time: {idle}.", width)
+    elif beside := phases(answer):
         yield _line(f"Besides the steps: {beside}.", width)
     cores = host.get("cores")
     if cores is not None and cores["runs"][Runner.FREE] <= (1 - FULL) * cores["total"]:
@@ -219,18 +252,24 @@ def _framework(name: str) -> Framework:
     return next(each for each in FRAMEWORKS if each == name)
 
 
+_FASTER: Final = {
+    "steps": "a step gets",
+    "samples": "samples come",
+    "time": "the job gets",
+}
+
+
 def gain(finding: FindingJson) -> str | None:
     """Say what the fix gains; ``None`` if the lost time is unknown."""
-    if not finding["lost_share"] or not finding["speedup"]:
+    if not finding["lost_share"]:
         return None
     low, high = finding["lost_share"]
-    slow, fast = finding["speedup"]
-    what = {"steps": "a step gets", "samples": "samples come"}[finding["paced_by"]]
-    lost_time = _between(f"{low:.0%}", f"{high:.0%}")
-    text = (
-        f"Costs {lost_time} of the time; {what} {_between(f'{slow:.2f}x', f'{fast:.2f}x')} faster."
-    )
-    lost = cost(finding)
+    text = f"Costs {_between(f'{low:.0%}', f'{high:.0%}')} of the time"
+    if finding["speedup"]:
+        slow, fast = finding["speedup"]
+        what = _FASTER[finding["paced_by"]]
+        text = f"{text}; {what} {_between(f'{slow:.2f}x', f'{fast:.2f}x')} faster"
+    text, lost = f"{text}.", cost(finding)
     return text if lost is None else f"{text} At the power drawn now that is {lost}."
 
 

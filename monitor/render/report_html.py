@@ -23,6 +23,8 @@ from whyidle.monitor.render.findings import (
     overhead,
     phases,
     verdict,
+    who_worked,
+    without_work,
 )
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.report import Excerpt, Report
@@ -175,7 +177,8 @@ def _code(report: Report) -> Iterator[str]:
     host = report.host
     if host is None:
         return
-    yield f"<h2>Your code: where the main thread was ({int(host.samples):,} samples)</h2>"
+    where = report.answer["host"]
+    yield f"<h2>Your code: where {who_worked(where)} ({int(host.samples):,} samples)</h2>"
     yield '<p class="soft screen">Click a box to look into it; Escape shows all again.</p>'
     found = boxes(host)
     placed = dict(_placed(found))
@@ -189,12 +192,11 @@ def _code(report: Report) -> Iterator[str]:
         for kind, much in sorted(kinds.items(), key=lambda item: -item[1])
     )
     yield f"<p>{' &nbsp; '.join(named)}</p>"
-    if beside := phases(report.answer):
+    if idle := without_work(where):
+        yield f"<p>This is without idle time: {text(idle)}.</p>"
+    elif beside := phases(report.answer):
         yield f"<p>Besides the steps: {text(beside)}.</p>"
-    rows = [
-        (_mono(name), text(doing), f"{much:.0%}")
-        for name, doing, much in code_lines(report.answer["host"])
-    ]
+    rows = [(_mono(name), text(doing), f"{much:.0%}") for name, doing, much in code_lines(where)]
     yield from table(("line", "what it did", "share"), rows, 2)
 
 

@@ -25,7 +25,7 @@ from whyidle.monitor.diagnosis.diagnose import MOSTLY_UNKNOWN
 from whyidle.monitor.render import trying
 from whyidle.monitor.render.budget import in_order
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.findings import by_need, cost, gain, overhead, verdict
+from whyidle.monitor.render.findings import by_need, cost, gain, overhead, verdict, without_work
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.places import Repository, homeless
 from whyidle.monitor.store import Run
@@ -175,6 +175,7 @@ def account(answer: DiagnosisJson, repository: Repository) -> JsonObject:
         "not_measured": {name: text(why) for name, why in answer["not_measured"].items()},
         "main_thread": rows,
         "main_thread_samples": host["samples"],
+        "waits_for_work": without_work(host) or None,
         "phases": {phase["name"]: phase["share"] for phase in answer["phases"]},
         "unexplained_share": answer["unexplained"],
         "watching": None if said is None else text(said),

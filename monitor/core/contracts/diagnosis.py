@@ -85,7 +85,8 @@ class FindingJson(BriefFindingJson):
     # "measured", "inferred" from samples, or "hinted" by facts that show no time.
     confidence: str
     slice: str | None
-    paced_by: Literal["steps", "samples"]
+    # What gets faster: a step, a sample; the job as a whole where no steps were seen.
+    paced_by: Literal["steps", "samples", "time"]
     evidence: list[EvidenceJson]
     where: list[CalledPlaceJson]
     fixes: dict[str, FixJson]
@@ -131,11 +132,24 @@ class CoresJson(TypedDict):
     lines: list[PlaceJson]
 
 
+class ServingJson(TypedDict):
+    """A main thread that waits for requests or orders: the rows are of the time at work alone."""
+
+    waits: str
+    # The part of all time in which there is nothing to do.
+    idle: float | None
+    # Whether the rows are of other threads: of those that work.
+    by_threads: bool
+    # Whether these train: then their steps are steps.
+    trains: bool
+
+
 class HostJson(TypedDict):
     """Where the main thread's time goes, and who has the cores; the shares of rows sum to one."""
 
     samples: int
     rows: list[HostRowJson]
+    serving: ServingJson | None
     cores: CoresJson | None
     unknown: Unknown
 
