@@ -73,6 +73,24 @@ _MORE: Final = (
     "Of a pipeline: cut each batch into more parts, four for each stage or more, and give the "
     "stages equal work. Of experts: put those that talk most on the fastest links."
 )
+_LESS_OFTEN: Final = (
+    "Exchange the gradients of four batches at once, or give each rank a batch four times as large."
+    " The learning rate may have to follow."
+)
+OF_CPUS: Final[dict[Framework, Fix]] = {
+    "pytorch": Fix(
+        _LESS_OFTEN,
+        """\
+for number, (x, y) in enumerate(batches, start=1):
+    last = number % 4 == 0
+    with contextlib.nullcontext() if last else model.no_sync():
+        (loss_of(model(x), y) / 4).backward()
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()""",
+    ),
+    "jax": Fix(_LESS_OFTEN),
+}
 OF_PIPELINES: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
         _MORE,
@@ -127,6 +145,7 @@ def _on_cpu(window: Window) -> Verdict:
         Slice.EXPOSED_COMM,
         title="Ranks exchange gradients after every batch",
         confidence=Confidence.INFERRED,
+        fixes=OF_CPUS,
     )
 
 
