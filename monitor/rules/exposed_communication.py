@@ -57,7 +57,7 @@ from whyidle.monitor.signals.window import Window
 LEAST: Final = 0.10
 # Two small batches for each exchange, and still nothing hidden: half of it comes back.
 BACK_LEAST: Final = 0.5
-# Ranks that share the cores of a machine wait up to 0.3 of a step for what the other one does on its
+# Ranks that share the cores of a machine wait up to 0.3 of a step for what the other does on its
 # host (the bench's two towers, whatever its fault): less is no exchange that is slow.
 LEAST_ON_CPU: Final = 0.4
 # Of ranks on a CPU that exchange gradients of four batches at once, of five networks with 24 to 87%
