@@ -142,7 +142,14 @@ MOST_DURATIONS = 64
 # The most durations in one record of the pace.
 MOST_PACED = 500
 # The sources of steps, best first: the user's own markers, then hooks.
-STEP_SOURCES = ("whyidle.step", "ProfilerStep", "StepTraceAnnotation", "optimizer", "tf.function")
+STEP_SOURCES = (
+    "whyidle.step",
+    "ProfilerStep",
+    "StepTraceAnnotation",
+    "fit",
+    "optimizer",
+    "tf.function",
+)
 # Limits on the free parts of a state, compile or trace record.
 STATE_BYTES = 16_384
 LONGEST_REASON = 500

@@ -41,6 +41,7 @@ where the backend has none, or the program is too large to ask for them.
 from __future__ import annotations
 
 from ..framework import FrameworkProbe
+from ..keras_batches import OnJax
 from .arrays import Arrays
 from .compiles import Compiles
 from .debugging import DebuggingModes
@@ -65,4 +66,5 @@ class JaxProbe(FrameworkProbe):
         Reads,
         DevicePuts,
         StepAnnotations,
+        OnJax,
     )

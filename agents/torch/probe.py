@@ -42,6 +42,7 @@ The facts of its state, each as far as it is known:
 from __future__ import annotations
 
 from ..framework import FrameworkProbe, Part
+from ..keras_batches import OnTorch
 from ..modules import loaded
 from .collectives import Collectives
 from .compilations import Compilations
@@ -82,6 +83,7 @@ class TorchProbe(FrameworkProbe):
         Version,
         OptimizerSteps,
         ProfilerSteps,
+        OnTorch,
         LoaderWaits,
         Padding,
         Reads,

@@ -103,6 +103,48 @@ step(0); attach(); obey(step)
         it.until(lambda seen: sum(r[4] for r in seen if r[0] == "steps") == 29)
 
 
+KERAS = """
+import sys, types
+class CallbackList:
+    def on_train_batch_end(self, batch, logs=None): self.last = batch
+    def on_test_batch_end(self, batch, logs=None): pass
+    def on_epoch_end(self, epoch, logs=None): pass
+for name, held in (
+    ("keras", {}),
+    ("keras.src.backend.config", {"_BACKEND": COMPUTES}),
+    ("keras.src.callbacks.callback_list", {"CallbackList": CallbackList}),
+):
+    module = types.ModuleType(name)
+    module.__dict__.update(held)
+    sys.modules[name] = module
+callbacks = CallbackList()
+def step(i):
+    f(jnp.ones(8))
+    callbacks.on_train_batch_end(i)
+    callbacks.on_test_batch_end(i)
+    if i % 5 == 0: callbacks.on_epoch_end(i)
+step(0); attach(); obey(step)
+"""
+
+
+def test_batches_of_keras_are_steps_and_neither_epochs_nor_tests(tmp_path: Path) -> None:
+    with job(PLAIN + KERAS.replace("COMPUTES", "'jax'"), tmp_path) as it:
+        it.gauges()
+        it.step(30)
+        found = it.until(lambda seen: [r for r in seen if r[0] == "steps"])
+        assert {r[2] for r in found} == {"fit"}
+        it.until(lambda seen: sum(r[4] for r in seen if r[0] == "steps") == 29)
+
+
+def test_batches_of_keras_on_another_framework_are_left_to_its_probe(tmp_path: Path) -> None:
+    with job(PLAIN + KERAS.replace("COMPUTES", "'tensorflow'"), tmp_path) as it:
+        before = it.gauges()
+        it.step(30)
+        it.until(lambda seen: len([r for r in seen if r[0] == "gauges"]) > 3)
+        assert wire.STEPS not in before
+        assert not [r for r in it.seen if r[0] == "steps"]
+
+
 def test_copies_to_the_device_are_counted(tmp_path: Path) -> None:
     source = (
         PLAIN
