@@ -150,7 +150,9 @@ def without_work(host: HostJson) -> str:
     if not serving["by_threads"]:
         return f"its main thread {serving['waits']} {idle or 0:.0%} of the time"
     only = f"its main thread only {serving['waits']}"
-    return only if idle is None else f"{only}, and its threads have no work {idle:.0%} of the time"
+    if not idle or idle < LEAST_ROW:
+        return only
+    return f"{only}, and its threads have no work for about {idle:.0%} of the time"
 
 
 def phases(answer: DiagnosisJson) -> str:
@@ -173,7 +175,7 @@ def _host(answer: DiagnosisJson, width: int) -> Iterator[Text]:
     for name, doing, share in shown:
         yield _line(f"{share:>4.0%}  {doing:<{longest}}  {name}", width)
     if idle := without_work(host):
-        yield _line(f"This is without idle time: {idle}.", width)
+        yield _line(f"Without idle time: {idle}.", width)
     elif beside := phases(answer):
         yield _line(f"Besides the steps: {beside}.", width)
     cores = host.get("cores")

@@ -193,7 +193,7 @@ def _code(report: Report) -> Iterator[str]:
     )
     yield f"<p>{' &nbsp; '.join(named)}</p>"
     if idle := without_work(where):
-        yield f"<p>This is without idle time: {text(idle)}.</p>"
+        yield f"<p>Without idle time: {text(idle)}.</p>"
     elif beside := phases(report.answer):
         yield f"<p>Besides the steps: {text(beside)}.</p>"
     rows = [(_mono(name), text(doing), f"{much:.0%}") for name, doing, much in code_lines(where)]
