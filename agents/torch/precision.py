@@ -1,4 +1,4 @@
-"""The part ``precision``: regions of autocast, and the switches for faster matrix products.
+"""The part ``precision``: regions of autocast, switches for faster products, threads of them.
 
 The flags are read at their source: their older getters raise or warn once the newer were used.
 """
@@ -31,6 +31,7 @@ SWITCHES = {
     "cudnn_deterministic": "_get_cudnn_deterministic",
     "deterministic_algorithms": "_get_deterministic_algorithms",
     "float32_matmul_precision": "_get_float32_matmul_precision",
+    "num_threads": "get_num_threads",
 }
 
 

@@ -32,6 +32,7 @@ The facts of its state, each as far as it is known:
     cudnn_benchmark, cudnn_deterministic, deterministic_algorithms, default_dtype
     timed_batches, timed_reads, timed_optimizer_steps
                                  the share that is timed, once these came too fast for all
+    num_threads                  that one operation on the CPU takes, as it was at the first look
     anomaly_detection            whether it was on at any look since the last state
     own_profiler                 the same of a profiler that the job began itself
     optimizers                   [{kind: its class, of_torch, tensors, device, state_device,

@@ -4,7 +4,8 @@
 The share of the time in which the main thread could run and got no core, as the kernel counts it;
 the share of scheduling periods in which the limit of the container stopped the job; the cores that
 it may use, beside the threads that want one, those that wait included, and the processes that they
-are of.
+are of. Of the job's own threads it speaks only where half as many again as there are cores want
+one, and where it knows of something to make fewer.
 
 ## Why it costs
 The main thread launches all work of the device: while it waits for a core the device soon has
@@ -34,6 +35,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
@@ -64,10 +66,12 @@ from whyidle.monitor.signals.window import Window
 LEAST_WAIT: Final = 0.05
 # A limit that bites in one of ten periods is too low; single bursts are not.
 LEAST_THROTTLED: Final = 0.10
-# A job that takes this much of its cores waits for itself.
-OWN: Final = 0.75
 # So many threads for each core want one, of the job alone: fewer of them help, whoever else runs.
+# With as many as there are cores, two on two, the main thread of a healthy job waits 5 to 9% of its
+# time, and with half of them it was slower.
 LEAST_WANTED: Final = 1.5
+# Beside products of NumPy's the job takes this much of its cores.
+OWN: Final = 0.75
 # Neighbours that take a quarter of the cores, with nothing left, take them from threads that
 # compute for a main thread, which itself waits for those and not for a core.
 LEAST_TAKEN: Final = 0.25
@@ -97,11 +101,12 @@ _PRODUCTS: Final = re.compile(
 _HAS_ONE: Final = re.compile(
     r"""OPENBLAS_NUM_THREADS["'\])]*\s*[=,:]\s*["']?1\b|threadpool_limits"""
 )
-ONE_POOL: Final = (
+ONE_POOL: Final = Fix(
     "Give NumPy one thread: OPENBLAS_NUM_THREADS=1 in the job's environment. Its threads go on"
-    " running for some milliseconds after each product, on the cores that the framework computes on"
+    " running for some milliseconds after each product, on the cores that the framework computes"
+    " on.",
 )
-BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
+EVERY: Final[tuple[Framework, ...]] = ("pytorch", "jax", "tensorflow")
 OWN_CORES: Final = Fix(
     "Give the job cores of its own: taskset -c 0-7 for a start, cpuset.cpus of its cgroup, "
     "--cpus-per-task under SLURM; or let one of the jobs move. Fewer threads would not help.",
@@ -114,57 +119,73 @@ def detect(window: Window) -> Verdict:
     wait, throttled = job.mean(m.JOB_MAIN_THREAD_WAIT), job.mean(m.JOB_THROTTLED)
     if wait is None:
         return window.lacks(Need.RECORDING)
-    stopped = throttled is not None and throttled.value >= LEAST_THROTTLED
-    if not stopped and wait.value < LEAST_WAIT:
+    if throttled is not None and throttled.value >= LEAST_THROTTLED:
+        return _of_limit(window, wait, throttled)
+    if wait.value < LEAST_WAIT:
         return _of_other_threads(window, wait)
-    evidence = tuple(_evidence(window, wait, throttled if stopped else None))
-    if stopped:
-        title = "The CPU limit of the container stops the job"
-    elif _takes_its_cores(window, wait):
-        several = _processes(window)
-        who = f"{several} processes of the job run" if several > 1 else "The job runs"
-        title = f"{who} more threads than it has cores"
-    elif _is_crowded(window, wait):
-        title = "Other programs take the cores that the job waits for"
-        return Found(
-            None,
-            evidence,
-            severity=Severity.MEDIUM,
-            title=title,
-            fixes=dict.fromkeys(BOTH, OWN_CORES),
-        )
-    else:
-        return None
-    # A limit stops all threads at once: none of them has time to spare.
-    lost = _lost(window, wait, 0.0 if stopped else _spare(window, wait))
-    gain = _gain(window, lost, is_limited=stopped)
-    cures = _cures(window, is_limited=stopped)
-    if gain.high < LEAST_WAIT:
-        # A loader's workers, or other processes, may wait where the main thread does not.
-        alone = not stopped and not _workers(window) and _processes(window) < 2
-        low = Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
-        return None if alone else low
-    products = () if stopped else _products(window)
-    if products:
+    found, products = None, _products(window)
+    if products or _wants_too_many(window):
+        found = _of_own_threads(window, wait, products)
+    if found is not None or not _is_crowded(window, wait):
+        return found
+    return Found(
+        None,
+        tuple(_evidence(window, wait, None)),
+        severity=Severity.MEDIUM,
+        title="Other programs take the cores that the job waits for",
+        fixes=dict.fromkeys(EVERY, OWN_CORES),
+    )
+
+
+def _of_limit(window: Window, wait: Measure, throttled: Measure) -> Found:
+    """Judge a limit of the container; it stops all threads at once: none has time to spare."""
+    gain = _gain(window, _lost(window, wait, 0.0), is_limited=True)
+    title = "The CPU limit of the container stops the job"
+    return _found(window, gain, _evidence(window, wait, throttled), title, is_limited=True)
+
+
+def _of_own_threads(window: Window, wait: Measure, products: tuple[Place, ...]) -> Found | None:
+    """Judge threads of the job that keep each other waiting; ``None``: nothing makes them fewer."""
+    gain = _gain(window, _lost(window, wait, _spare(window, wait)), is_limited=False)
+    evidence, title = _evidence(window, wait, None), _title(window)
+    is_late = gain.high >= LEAST_WAIT
+    if products and is_late:
         # A framework's threads wait for one another at each operation: the one without a core
         # keeps all of them.
-        gain = Gain(gain.low, max(gain.high, _framework(window)))
-        cures = {name: Fix(f"{ONE_POOL}. {fix.text}", fix.code) for name, fix in cures.items()}
+        return replace(
+            _found(window, gain, evidence, f"{title}: NumPy's beside the framework's"),
+            gain=Gain(gain.low, max(gain.high, _framework(window))),
+            where=(*_asking(window), *products),
+            fixes=dict.fromkeys(EVERY, ONE_POOL),
+        )
+    # A loader's workers, or other processes, may wait where the main thread does not.
+    if not (is_late or _workers(window) or _processes(window) > 1) or not _cures(window):
+        return None
+    return _found(window, gain, evidence, title)
+
+
+def _found(
+    window: Window, gain: Gain, evidence: list[Evidence], title: str, *, is_limited: bool = False
+) -> Found:
+    fixes = _cures(window, is_limited=is_limited)
+    if gain.high < LEAST_WAIT:
+        return Found(None, tuple(evidence), severity=Severity.LOW, title=title, fixes=fixes)
     return Found(
         gain,
-        evidence,
-        where=(*_asking(window), *products),
+        tuple(evidence),
+        where=_asking(window),
         slice=_slice(window),
-        severity=Severity.LOW if _may_fit(window) and not (stopped or products) else None,
-        title=f"{title}: NumPy's beside the framework's" if products else title,
-        fixes=cures,
-        symptom_of=() if stopped or products or _wants_too_many(window) else ("input_starved",),
+        title=title,
+        fixes=fixes,
     )
 
 
 def _products(window: Window) -> tuple[Place, ...]:
     """Return where the main thread has NumPy's threads compute, beside those of a framework."""
     if window.host is None or window.device != "cpu" or any(asking(window.job, _HAS_ONE)):
+        return ()
+    cores, used = window.cores, window.job.mean(m.JOB_CPU)
+    if cores is None or used is None or used.value < OWN * cores.value:
         return ()
     found = own(window.host.lines(_multiplies))
     return found if sum(place.share or 0.0 for place in found) >= LEAST_WAIT else ()
@@ -198,37 +219,36 @@ def _of_other_threads(window: Window, wait: Measure) -> Found | None:
         (Evidence.of("cores that other programs take", others), *_evidence(window, wait, None)),
         severity=Severity.MEDIUM,
         title="Other programs take the cores that the job waits for",
-        fixes=dict.fromkeys(BOTH, OWN_CORES),
+        fixes=dict.fromkeys(EVERY, OWN_CORES),
     )
 
 
-def _takes_its_cores(window: Window, wait: Measure) -> bool:
-    cores, used = window.cores, window.job.mean(m.JOB_CPU)
-    if cores is None or used is None:
-        return False
-    if _wants_too_many(window):
-        return True
-    ran = _all_that_ran(window, wait)
-    return used.value >= OWN * (cores.value if ran is None else min(cores.value, ran))
+def _title(window: Window) -> str:
+    """Say what there is too much of: processes, workers, or threads of one process."""
+    there, workers = _there(window), _workers(window)
+    if (several := _processes(window)) > 1:
+        return f"{several} processes of the job run more threads than it has cores"
+    if workers >= there and not _has_too_many(window):
+        return f"{workers} loader workers run beside the steps on {_cores(there)}"
+    return "The job runs more threads than it has cores"
+
+
+def _cores(number: int) -> str:
+    return "one core" if number == 1 else f"{number} cores"
 
 
 def _wants_too_many(window: Window) -> bool:
-    """Tell whether fewer threads help, whatever they do: else loading may take the cores."""
+    """Tell whether clearly more threads want a core than there are."""
     cores, wanted = window.cores, _wanted(window)
     return cores is not None and wanted is not None and wanted.value >= LEAST_WANTED * cores.value
 
 
 def _is_crowded(window: Window, wait: Measure) -> bool:
-    cores = allowed(window.job)
-    return (cores is not None and cores.is_full) or _all_that_ran(window, wait) is not None
-
-
-def _all_that_ran(window: Window, wait: Measure) -> float | None:
-    """Return the cores in use, where a thread waited for long with hardly one to spare."""
-    cores = allowed(window.job)
-    if cores is None or wait.value < LONG_WAIT:
-        return None
-    return cores.busy if cores.there - cores.busy < 1 else None
+    """Tell whether nothing is left of the cores, and others have a part of them."""
+    cores, used = allowed(window.job), window.job.mean(m.JOB_CPU)
+    if cores is None or used is None or cores.busy - used.value < LEAST_TAKEN * cores.there:
+        return False
+    return cores.is_full or (wait.value >= LONG_WAIT and cores.there - cores.busy < 1)
 
 
 def _others_take(window: Window) -> bool:
@@ -244,42 +264,54 @@ def _wanted(window: Window) -> Measure | None:
     return window.job.measure(used.value + waiting.value, "count", "procfs")
 
 
-def _may_fit(window: Window) -> bool:
-    """Tell whether the framework's threads may use what loader workers leave of their cores.
-
-    Of two beside one worker, on two cores, one thread less was slower in a healthy job, and 1.1
-    times as fast in two others with two workers.
-    """
-    return bool(_workers(window)) and not _wants_too_many(window)
-
-
 def _processes(window: Window) -> int:
     """Return of how many processes the threads compute."""
     return round(window.job.means.get(m.JOB_BUSY_PROCESSES, 0.0))
 
 
-def _cures(window: Window, *, is_limited: bool) -> dict[Framework, Fix]:
-    """Return what to type, with the job's own numbers in it."""
-    there = 1 if window.cores is None else max(1, int(window.cores.value))
+def _there(window: Window) -> int:
+    return 1 if window.cores is None else max(1, int(window.cores.value))
+
+
+def _each(window: Window) -> int:
+    """Return how many threads each process has cores for."""
+    return max(1, _there(window) // max(1, _processes(window)))
+
+
+def _has_too_many(window: Window) -> bool:
+    """Tell whether PyTorch's own threads are more than that, as it or the source says."""
+    has = window.job.facts.get("torch", {}).get("num_threads")
+    return not isinstance(has, int) or has > _each(window) or bool(_asking(window))
+
+
+def _cures(window: Window, *, is_limited: bool = False) -> dict[Framework, Fix]:
+    """Return what to type, with the job's own numbers in it; nothing that is so already."""
+    there, each = _there(window), _each(window)
     processes, workers = _processes(window), _workers(window)
-    each = max(1, there // max(1, processes))
-    raised = f". {_raised(window)}" if is_limited else ""
-    fewer = f"Give it no more threads than cores: OMP_NUM_THREADS={each} MKL_NUM_THREADS={each}"
-    if processes > 1:
-        fewer += f" for each of the {processes} processes that compute"
-    code = f"torch.set_num_threads({each})"
-    if not workers:
-        return {
-            "pytorch": Fix(f"{fewer}{raised}.", code),
-            "jax": Fix(f"Run fewer threads and processes beside the main thread{raised}."),
-        }
     beside = max(1, there - 1)
+    said, code = [], []
+    if _has_too_many(window):
+        fewer = f"Give it no more threads than cores: OMP_NUM_THREADS={each} MKL_NUM_THREADS={each}"
+        said.append(f"{fewer} for each of the {processes} processes" if processes > 1 else fewer)
+        code.append(f"torch.set_num_threads({each})")
     # Of two on two cores, which the steps waited for, one did less: 8.5 steps a second became 6.1,
     # and 10.6 with one thread of PyTorch's beside both.
     if workers > beside and not _waits_for_input(window):
-        fewer += f", and num_workers={beside}"
-        code += f"\nloader = DataLoader(dataset, batch_size=batch_size, num_workers={beside})"
-    return {"pytorch": Fix(f"{fewer}{raised}.", code), "jax": rule.fixes["jax"]}
+        said.append(f"num_workers={beside}" if said else f"Start fewer: num_workers={beside}")
+        code.append(f"loader = DataLoader(dataset, batch_size=batch_size, num_workers={beside})")
+    raised = f" {_raised(window)}" if is_limited else ""
+    others = f"Run fewer threads and processes beside the main thread.{raised}"
+    cures: dict[Framework, Fix] = {
+        "jax": Fix(others),
+        "tensorflow": Fix(
+            others,
+            f"tf.config.threading.set_intra_op_parallelism_threads({each})  # before anything runs",
+        ),
+    }
+    if said or raised:
+        words = f"{', and '.join(said)}." if said else ""
+        cures["pytorch"] = Fix(f"{words}{raised}".strip(), "\n".join(code))
+    return cures if "pytorch" in cures or not window.uses("pytorch") else {}
 
 
 def _waits_for_input(window: Window) -> bool:
@@ -300,11 +332,11 @@ def _asking(window: Window) -> tuple[Place, ...]:
 def _raised(window: Window) -> str:
     wanted, there = _wanted(window), window.job.means.get(m.HOST_CORES, math.inf)
     if wanted is None:
-        return "Or raise the CPU limit"
+        return "Or raise the CPU limit."
     needs = math.ceil(min(wanted.value, there))
     return (
         f"Or raise the CPU limit to {needs} cores: resources.limits.cpu: {needs} in Kubernetes,"
-        f" --cpus={needs} for Docker, CPUQuota={100 * needs}% in systemd"
+        f" --cpus={needs} for Docker, CPUQuota={100 * needs}% in systemd."
     )
 
 
@@ -324,8 +356,6 @@ def _gain(window: Window, lost: float, *, is_limited: bool) -> Gain:
     fits = wanted is None or cores is None or wanted.value <= cores.value
     alone = _processes(window) < 2 and not _others_take(window)
     least = BACK_LEAST if alone else BACK_LEAST_OF_SEVERAL
-    if _may_fit(window) and not is_limited:
-        least = 0.0
     at_most = 1.0 if is_limited and fits else BACK_MOST_OF_OWN
     return Gain.between(least * lost, min(_most(window), at_most * lost))
 
@@ -379,6 +409,7 @@ loader = DataLoader(dataset, batch_size=64, num_workers=max(1, cores - 1))""",
 cores = len(os.sched_getaffinity(0))
 pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, cores - 1))""",
         ),
+        "tensorflow": Fix("Raise the CPU limit, or ask for no more threads than it allows."),
     },
     detect=detect,
     symptom_of=("few_cpus_allowed",),

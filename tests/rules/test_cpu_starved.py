@@ -40,7 +40,13 @@ CALM = {
     m.JOB_CPU: 2.0,
     m.HOST_CPU: 0.3,
 }
-CROWD: dict[Metric, float] = {m.JOB_MAIN_THREAD_WAIT: 0.4, m.JOB_CPU: 7.5, m.HOST_CPU: 0.95}
+CROWD: dict[Metric, float] = {
+    m.JOB_MAIN_THREAD_WAIT: 0.4,
+    m.JOB_CPU: 7.5,
+    m.JOB_WAITING_THREADS: 6.0,
+    m.HOST_CPU: 0.95,
+}
+NEIGHBOURS: dict[Metric, float] = {**CALM, **CROWD, m.JOB_CPU: 1.0, m.JOB_WAITING_THREADS: 2.0}
 LIMITED: dict[Metric, float] = {
     m.JOB_THROTTLED: 0.6,
     m.JOB_MAIN_THREAD_WAIT: 0.3,
@@ -103,7 +109,7 @@ def test_a_limit_that_stops_only_the_workers() -> None:
 
 
 def test_neighbours_are_reported_without_a_saving() -> None:
-    finding = found(NAME, window(means={**CALM, **CROWD, m.JOB_CPU: 1.0}))
+    finding = found(NAME, window(means=NEIGHBOURS))
     assert finding.title == "Other programs take the cores that the job waits for"
     assert finding.gain is None
     assert finding.severity is Severity.MEDIUM
@@ -111,18 +117,21 @@ def test_neighbours_are_reported_without_a_saving() -> None:
 
 # 16 threads on 2 cores, as measured: alone, and beside a compiler.
 @pytest.mark.parametrize(
-    ("wait", "own", "busy", "title"),
+    ("wait", "own", "waiting", "busy", "title"),
     [
-        (0.35, 1.25, 0.70, "The job runs more threads than it has cores"),
-        (0.41, 1.03, 0.87, "Other programs take the cores that the job waits for"),
-        (0.08, 1.03, 0.87, None),
-        (0.35, 0.60, 0.35, None),
+        (0.35, 1.25, 4.0, 0.70, "The job runs more threads than it has cores"),
+        (0.41, 1.03, 0.9, 0.87, "Other programs take the cores that the job waits for"),
+        (0.08, 1.03, 0.2, 0.87, None),
+        (0.35, 0.60, 0.5, 0.35, None),
     ],
 )
 def test_a_long_wait_on_a_machine_that_is_hardly_full(
-    wait: float, own: float, busy: float, title: str | None
+    wait: float, own: float, waiting: float, busy: float, title: str | None
 ) -> None:
-    means = {m.JOB_MAIN_THREAD_WAIT: wait, m.JOB_CPU: own, m.HOST_CPU: busy, m.HOST_CORES: 2.0}
+    means = {
+        m.JOB_MAIN_THREAD_WAIT: wait, m.JOB_CPU: own, m.JOB_WAITING_THREADS: waiting,
+        m.HOST_CPU: busy, m.HOST_CORES: 2.0,
+    }  # fmt: skip
     result = judge(NAME, window(means=means))
     assert (result.title if isinstance(result, Found) else None) == title
 
@@ -143,7 +152,7 @@ def test_nothing_measured() -> None:
 
 
 def test_neighbours_are_no_matter_of_threads() -> None:
-    finding = found(NAME, window(means={**CALM, **CROWD, m.JOB_CPU: 1.0}))
+    finding = found(NAME, window(means=NEIGHBOURS))
     assert finding.fixes is not None
     assert all("taskset" in fix.text and not fix.code for fix in finding.fixes.values())
 
@@ -300,3 +309,78 @@ def test_too_many_threads_beside_neighbours() -> None:
     assert finding.title == "The job runs more threads than it has cores"
     few = found(NAME, window(means={**means, m.JOB_WAITING_THREADS: 3.0}))
     assert few.title == "Other programs take the cores that the job waits for"
+
+
+# Of healthy programs on two cores: a policy with environments, one with a loader, and JAX.
+@pytest.mark.parametrize(
+    ("wait", "own", "waiting"), [(0.06, 1.88, 0.12), (0.16, 1.9, 0.3), (0.09, 1.98, 0.8)]
+)
+@pytest.mark.parametrize(
+    "facts",
+    [{"torch": {"num_threads": 2}}, {"torch": {"loaders": [{"workers": 2}]}}, {"jax": {}}],
+)
+def test_as_many_threads_as_cores_are_no_fault(
+    wait: float, own: float, waiting: float, facts: dict[str, dict[str, object]]
+) -> None:
+    means = {
+        m.JOB_MAIN_THREAD_WAIT: wait, m.JOB_CPU: own, m.JOB_WAITING_THREADS: waiting,
+        m.HOST_CPU: 0.98, m.HOST_CORES: 2.0,
+    }  # fmt: skip
+    assert judge(NAME, window(means=means, facts=facts)) is None
+
+
+FULL = {
+    m.JOB_MAIN_THREAD_WAIT: 0.3, m.JOB_CPU: 1.9, m.JOB_WAITING_THREADS: 2.4,
+    m.HOST_CPU: 0.99, m.HOST_CORES: 2.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "processes", "title", "text"),
+    [
+        # Each count as it is, and what would help instead.
+        ({"num_threads": 8}, 1, "The job runs more threads", "OMP_NUM_THREADS=2"),
+        ({"num_threads": 2}, 2, "2 processes of the job", "OMP_NUM_THREADS=1"),
+        (
+            {"num_threads": 2, "loaders": [{"workers": 4}]},
+            1,
+            "4 loader workers run beside the steps on 2 cores",
+            "Start fewer: num_workers=1.",
+        ),
+        ({"num_threads": 8, "loaders": [{"workers": 4}]}, 1, "The job runs more", "num_workers=1"),
+        # Nothing that PyTorch could be told: it has no more than it should.
+        ({"num_threads": 2}, 1, None, ""),
+        ({"num_threads": 1}, 2, None, ""),
+    ],
+)
+def test_nothing_is_advised_that_is_so_already(
+    facts: dict[str, object], processes: int, title: str | None, text: str
+) -> None:
+    means = {**FULL, m.JOB_BUSY_PROCESSES: float(processes)}
+    verdict = judge(NAME, window(means=means, facts={"torch": facts}))
+    if title is None:
+        assert verdict is None
+        return
+    assert isinstance(verdict, Found)
+    assert str(verdict.title).startswith(title)
+    assert text in (verdict.fixes or {})["pytorch"].text
+    assert ("OMP" in (verdict.fixes or {})["pytorch"].text) == (
+        "OMP" in text or facts["num_threads"] == 8
+    )
+
+
+def test_what_the_source_asks_for_counts_more_than_what_was_seen_first(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\ntorch.set_num_threads(16)\nstep()\n")
+    lines = [SourceLine(str(script), 3, "<module>", 1.0)]
+    facts = {"torch": {"num_threads": 2}}
+    assert [x.line for x in found(NAME, window(means=FULL, lines=lines, facts=facts)).where] == [2]
+    assert judge(NAME, window(means=FULL, facts=facts)) is None
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_each_framework_has_its_own_words(framework: str) -> None:
+    fixes = found(NAME, window(means=FULL, facts={framework: {}})).fixes
+    assert fixes is not None
+    assert "fewer threads" in fixes[framework].text  # type: ignore[index]
+    assert "OMP_NUM_THREADS" not in fixes[framework].text  # type: ignore[index]
