@@ -20,7 +20,8 @@ larger batch makes each kernel longer for the same launches.
 A trace with stacks or shapes slows the host down, and shows more of this than there is. Shapes
 that change make `torch.compile` compile again and again; mark them dynamic. Collectives,
 data-dependent Python and printing break the graph at their place: what is outside of it is still
-launched one by one.
+launched one by one. Where no loader of PyTorch's says how many samples a step has, on a CPU, the
+range begins at nothing, and the cure is to compute more at once.
 
 ## Documents
 D5 (its `tf.function` is TensorFlow's way to the same).
@@ -56,6 +57,11 @@ MOSTLY: Final = 0.8
 FUSED_LEAST, FUSED_MOST = 0.35, 0.85
 # Below this more samples in a step are the better cure: tiny_work.
 SMALL_BATCH: Final = 48
+MORE_AT_ONCE: Final = Fix(
+    "Compute more at once: pad sequences and stack them into a batch, or step several environments"
+    " side by side. Compile only what is called once a step with shapes that stay the same: a model"
+    " once for each letter of a name is slower compiled.",
+)
 _COMPILED: Final = r"Torch-Compiled Region.*|CompiledFunction|## Call CompiledFxGraph.*"
 
 
@@ -99,19 +105,24 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
     if cost is None:
         return window.lacks(Need.STEPS)
     batch = window.fact("batch_size")
-    small = isinstance(batch, int) and batch < SMALL_BATCH
+    is_batched = isinstance(batch, int)
+    small = is_batched and batch < SMALL_BATCH
     # What products take a compiler leaves: it calls the same ones.
     share = min(cost.share, 1 - computing(trace))
     if share < MOSTLY or small or _is_compiled(trace):
         return None
     return Found(
-        gain=Gain.between(share * FUSED_LEAST, share * FUSED_MOST),
+        # A model that is called for one sample, or one element of a sequence, at a time is slower
+        # compiled: nothing says that this one is not.
+        gain=Gain.between(share * FUSED_LEAST * is_batched, share * FUSED_MOST),
         evidence=(
             Evidence.of("operators", cost.per_step),
             Evidence.of("main thread's time for one", cost.each.times(1e6, "us")),
         ),
         where=of_slice(window, Slice.COMPUTE),
         slice=Slice.COMPUTE,
+        title=None if is_batched else "The step is many small operations in a row",
+        fixes=None if is_batched else {"pytorch": MORE_AT_ONCE},
     )
 
 

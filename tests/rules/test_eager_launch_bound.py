@@ -64,6 +64,25 @@ def on_cpu(step_ms: float, batch: int | None = None, calls: Mapping[str, float] 
     return window(trace, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
 
 
+@pytest.mark.parametrize("step_ms", [2.7, 2.1, 1.8])
+def test_a_model_that_may_be_called_for_one_sample_is_not_told_to_compile(step_ms: float) -> None:
+    # Names letter by letter, a policy for one observation, a time series: no loader says a batch.
+    finding = found(NAME, on_cpu(step_ms))
+    assert finding.gain is not None
+    assert finding.gain.low == 0
+    assert finding.fixes is not None
+    assert finding.fixes["pytorch"].text.startswith("Compute more at once")
+    assert "compile(" not in finding.fixes["pytorch"].code
+
+
+def test_a_model_that_is_known_to_take_batches_is() -> None:
+    finding = found(NAME, on_cpu(2.7, batch=64))
+    assert finding.gain is not None
+    assert finding.gain.low > 0.2
+    assert finding.fixes is None
+    assert is_silent(NAME, on_cpu(2.7, batch=1))
+
+
 def test_a_gpu_that_waits_for_launches() -> None:
     finding = found(NAME, on_gpu(graphs=0))
     assert finding.gain is not None
