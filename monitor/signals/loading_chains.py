@@ -133,10 +133,11 @@ def _works_at(chain: Chain, leaf: CodeLine) -> LoadKind | None:
     )
     if found is not None:
         return found
+    if not at_users:
+        # A framework's own sources are long, and their names would say nothing.
+        return None
     is_hosts = calls_of(leaf.file, leaf.line) in {Calls.HOST, Calls.LIBRARY}
-    if at_users and (is_hosts or computes(leaf.file, leaf.line)):
-        return LoadKind.TRANSFORM
-    return None
+    return LoadKind.TRANSFORM if is_hosts or computes(leaf.file, leaf.line) else None
 
 
 def _by_library(leaf: CodeLine, asked: CodeLine | None) -> LoadKind | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals import source
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading import Loader, busy_workers, loading_of
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
@@ -271,3 +272,14 @@ def test_each_kind_has_its_words() -> None:
     assert set(LOAD_LOOKS) == set(LoadKind)
     words = [look.words for look in LOAD_LOOKS.values()]
     assert len(set(words)) == len(words)
+
+
+def test_no_source_of_a_library_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of TensorFlow and JAX are thousands of lines long: seconds for each diagnosis."""
+    read: list[str] = []
+    monkeypatch.setattr(source, "text_of", read.append)
+    loop = CodeLine(str(tmp_path / "train.py"), 40, "main")
+    folder = tmp_path / "lib" / "python3.11" / "site-packages" / "tensorflow"
+    leaf, asked = (CodeLine(str(folder / name), 9, "call") for name in ("nest.py", "math_ops.py"))
+    loading_of(Recorded(stacks=samples((Chain((loop,), leaf, asked), 100))))
+    assert not [file for file in read if "site-packages" in file]
