@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import random
 import signal
 from collections import Counter
@@ -332,6 +333,20 @@ def test_what_is_behind_a_range_comes_from_the_tune_side_and_from_pairs() -> Non
     assert known["gc_pauses"].inside == 1
     assert known["gc_pauses"].parts == [pytest.approx(0.375 / 0.5)]
     assert "fewer than three" in fit.table(known)
+
+
+def test_the_expected_gain_is_near_the_best_point_of_the_ranges_on_both_sides() -> None:
+    rows = fit.judged()
+    for side in ("tune", "heldout"):
+        some = fit.sure(rows, side)
+        errors = {
+            point: sum(fit.off(*one, point) for one in some) / len(some) for point in fit.POINTS
+        }
+        # Of the logarithm, as is the best.
+        assert errors[0.5] <= min(errors.values()) + 0.03
+        gain, _ = some[0]
+        middle = math.log(1 / (1 - gain.expected))
+        assert fit.off(gain, math.exp(middle), 0.5) == pytest.approx(0.0, abs=1e-9)
 
 
 def recorded(most: int) -> list[Case]:

@@ -59,13 +59,13 @@ def test_each_case_names_a_commit_a_licence_and_what_there_is() -> None:
     for case in found:
         assert re.fullmatch(r"[0-9a-f]{40}", case.commit), case.name
         assert case.licence, case.name
-        assert case.truth, case.name
         assert re.fullmatch(r"call:[\w.]+:[\w.]+|.+\.py:\d+", case.tick), case.name
         followed = {rule for change in case.changes for rule in change.follows}
         assert {*case.acceptable, *followed} <= named, case.name
         assert {each.partition(":")[0] for each in case.inputs} <= set(MAKERS), case.name
         # Of a healthy program nothing need be said; of any other something must be right to say.
-        assert case.healthy or case.acceptable or case.main, case.name
+        says = case.healthy or case.acceptable or case.main
+        assert says or not case.truth, case.name
 
 
 def test_a_repository_is_on_one_side() -> None:

@@ -90,7 +90,7 @@ def judge(chosen: list[Case], given: argparse.Namespace) -> Iterator[dict[str, A
     there = [
         (case, path, gains.get(case.name, {}), given.mirrors)
         for case in chosen
-        if (path := given.recordings / NAME.format(case.name)).exists()
+        if case.truth and (path := given.recordings / NAME.format(case.name)).exists()
     ]
     with ProcessPoolExecutor() as pool:
         yield from pool.map(_row, *zip(*there, strict=True)) if there else ()
@@ -134,6 +134,7 @@ def main() -> None:
     if given.list:
         for case in chosen:
             state = "healthy" if case.healthy else f"{len(case.changes)} changes"
+            state = state if case.truth else "not profiled yet"
             print(f"{case.name} {case.kind} {case.side} {case.repository} {state}")
         print(f"{len(chosen)} cases", file=sys.stderr)
         return

@@ -90,7 +90,7 @@ class Case:
     tick: str
     healthy: bool
     # What profilers say of it, in a sentence with lines; these lines; and the rules whose
-    # statement is right as the first one.
+    # statement is right as the first one. Empty: it runs, and nobody has profiled it yet.
     truth: str
     main: tuple[At, ...]
     acceptable: tuple[str, ...]

@@ -53,17 +53,16 @@ def mnist_npz(place: Path) -> None:
 
 
 def cifar10(place: Path) -> None:
-    """Write the batches of CIFAR-10 as Python's pickles."""
+    """Write the batches of CIFAR-10; keys are text and bytes, for both ways to read them."""
     place.mkdir(parents=True, exist_ok=True)
     noise = _noise()
     for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"):
-        batch = {
-            b"data": noise.integers(0, 256, (10_000, 3072)).astype("u1"),
-            b"labels": noise.integers(0, 10, 10_000).tolist(),
-        }
+        data = noise.integers(0, 256, (10_000, 3072)).astype("u1")
+        labels = noise.integers(0, 10, 10_000).tolist()
+        batch = {b"data": data, "data": data, b"labels": labels, "labels": labels}
         (place / name).write_bytes(pickle.dumps(batch))
-    names = {b"label_names": [f"kind {n}".encode() for n in range(10)]}
-    (place / "batches.meta").write_bytes(pickle.dumps(names))
+    names = [f"kind {n}" for n in range(10)]
+    (place / "batches.meta").write_bytes(pickle.dumps({"label_names": names}))
 
 
 def words(place: Path, number: int = 200_000) -> None:

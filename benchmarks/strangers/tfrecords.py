@@ -33,7 +33,15 @@ def write(
     for split, columns in splits.items():
         number = records(folder / f"{name}-{split}.tfrecord-00000-of-00001", columns)
         kept.append({"name": split, "shardLengths": [str(number)]})
-    said = {"name": name, "version": version, "splits": kept, "fileFormat": "tfrecord"}
+    said: dict[str, Any] = {
+        "name": name,
+        "version": version,
+        "splits": kept,
+        "fileFormat": "tfrecord",
+    }
+    if len(features) == 2:
+        keys = {"items": [{"featureKey": key} for key in features]}
+        said["supervisedKeys"] = {"tuple": keys}
     if name != place.name:
         said["configName"] = place.name
     (folder / "dataset_info.json").write_text(json.dumps(said))

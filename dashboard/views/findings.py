@@ -79,14 +79,17 @@ class Lead:
     more: int
 
 
-def lead(findings: Sequence[FindingJson]) -> Lead | None:
-    """Return the finding that explains most of the lost time, with the risks listed before it.
+def lead(answer: DiagnosisJson) -> Lead | None:
+    """Return the finding that the verdict is about, else the first that costs time.
 
     The list has errors and risks first, but the user wants the cause of idle time first.
     """
+    findings, rule = answer["findings"], answer["verdict"]["rule"]
     if not findings:
         return None
-    first = max(findings, key=_lost)
+    timed = (each for each in findings if each["speedup"])
+    said = (each for each in findings if each["rule"] == rule)
+    first = next(said, None) or next(timed, findings[0])
     beside = [each for each in findings[: findings.index(first)] if not each["speedup"]][
         :MOST_BESIDE
     ]
@@ -97,11 +100,6 @@ def of_slice(answer: DiagnosisJson, part: Slice) -> FindingJson | None:
     """Return the first finding about a slice that names lines of code."""
     found = (each for each in answer["findings"] if each["slice"] == part and each["where"])
     return next(found, None)
-
-
-def _lost(finding: FindingJson) -> float:
-    """Return the lost share of time by which findings are ranked."""
-    return sum(finding["lost_share"] or (0.0,)) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +141,11 @@ def places(finding: FindingJson, run: Run) -> list[CodeLocation]:
 def gain(finding: FindingJson) -> str | None:
     """Return the gain of the fix as text."""
     return terminal.gain(finding)
+
+
+def factor(finding: FindingJson) -> str:
+    """Return how much faster the fix is expected to be; empty where that is not known."""
+    return terminal.factor(finding["speedup"], finding["expected"])
 
 
 def cost(finding: FindingJson) -> str | None:

@@ -126,6 +126,7 @@ def _patch(finding: FindingJson, patch: Patch, here: Path) -> PatchJson:
         "diff": fixes.diff(patch, here),
         "notes": list(patch.notes),
         "speedup": finding["speedup"],
+        "expected": finding["expected"],
     }
 
 

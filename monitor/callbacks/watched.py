@@ -81,6 +81,8 @@ def numbers(told: dict[str, Any]) -> dict[str, float]:
         if finding.get("speedup"):
             found[f"{PREFIX}speedup_low"] = float(finding["speedup"][0])
             found[f"{PREFIX}speedup_high"] = float(finding["speedup"][1])
+        if finding.get("expected"):
+            found[f"{PREFIX}speedup_expected"] = float(finding["expected"])
     return found
 
 
@@ -90,8 +92,8 @@ def verdict(told: dict[str, Any]) -> str:
     shares = ", ".join(f"{part.replace('_', ' ')} {share:.0%}" for part, share in parts[:4])
     lines = [f"whyidle: {shares or 'where the time goes is not known'}."]
     for finding in told.get("findings", []):
-        speedup, at = finding.get("speedup"), finding.get("at")
-        gain = f", {speedup[0]:.2f}x to {speedup[1]:.2f}x to be had" if speedup else ""
+        expected, at = finding.get("expected"), finding.get("at")
+        gain = f", about {expected:.2f}x faster when fixed" if expected else ""
         where = f", {at}" if at else ""
         severity = finding["severity"].upper()
         lines.append(f"  {severity:<6} {finding['title']}{gain}{where} [{finding['rule']}]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +36,12 @@ class Severity(StrEnum):
     def rank(self) -> int:
         """0 is the most severe."""
         return list(Severity).index(self)
+
+    @property
+    def less(self) -> Self:
+        """The next one that matters less."""
+        every = list(type(self))
+        return every[min(self.rank + 1, len(every) - 1)]
 
     @classmethod
     def of_share(cls, share: float) -> Severity:
@@ -97,9 +104,17 @@ class Gain:
         return cls(min(low, high), high)
 
     @property
-    def middle(self) -> float:
-        """The share that ranks findings."""
-        return (self.low + self.high) / 2
+    def expected(self) -> float:
+        """The share to expect: the geometric mean of both factors, which fits measured gains best.
+
+        ``benchmarks/faultbench/fit.py`` has the measurements, and prints how far off it is.
+        """
+        return 1 - math.sqrt((1 - self.low) * (1 - self.high))
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the least that it gains is worth something."""
+        return self.low >= LEAST_LOST[Severity.LOW]
 
     @property
     def speedup(self) -> tuple[float, float]:

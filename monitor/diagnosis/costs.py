@@ -6,7 +6,6 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.diagnosis import EnergyJson, OverheadJson
-from whyidle.monitor.core.finding import Found
 from whyidle.monitor.core.prices import Prices
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.window import Window
@@ -29,14 +28,14 @@ NO_COST: Final[EnergyJson] = {
 HOUR: Final = 3600.0
 
 
-def cost_of(found: Found, window: Window) -> EnergyJson:
-    """Return what the lost time costs at the power that is drawn now, in the middle of its range.
+def cost_of(lost: float | None, window: Window) -> EnergyJson:
+    """Return what the share of the time that is expected back costs, at the power drawn now.
 
     A GPU that waits draws less than one that works: there it is the most that it can be.
     """
-    if found.gain is None:
+    if lost is None:
         return NO_COST
-    lost, prices = found.gain.middle, Prices.here()
+    prices = Prices.here()
     step_s = None if window.step_s is None else window.step_s.value
     watts = None if window.watts is None else window.watts.value * lost
     gpus = sum(gpu.owned for gpu in window.job.gpus)

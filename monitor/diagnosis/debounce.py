@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
+from whyidle.monitor.core.finding import Severity
 
 # Diagnoses in a row in which a finding of counters must be, and in which it may be missing.
 SURE: Final = 2
 GONE: Final = 3
 # Two findings change places when they differ by more of the time than this.
 APART: Final = 0.05
+# What is loud stands before what is not, however much that may gain.
+_LEVELS: Final = {Severity.HIGH: 0, Severity.MEDIUM: 0, Severity.LOW: 1, Severity.INFO: 2}
 
 News = Literal["found", "gone"]
 
@@ -73,15 +76,21 @@ def _in_order(shown: Mapping[str, FindingJson]) -> dict[str, FindingJson]:
     order: list[FindingJson] = []
     for finding in shown.values():
         place = len(order)
-        while place and _lost(finding) > _lost(order[place - 1]) + APART:
+        while place and _is_before(finding, order[place - 1]):
             place -= 1
         order.insert(place, finding)
     return {finding["rule"]: finding for finding in order}
 
 
+def _is_before(finding: FindingJson, other: FindingJson) -> bool:
+    mine, others = (_LEVELS[Severity(each["severity"])] for each in (finding, other))
+    if mine != others:
+        return mine < others
+    return _lost(finding) > _lost(other) + APART
+
+
 def _lost(finding: FindingJson) -> float:
-    share = finding["lost_share"]
-    if share is None:
+    if finding["expected"] is None:
         # Errors stand first, what costs no time last.
         return 2.0 if finding["severity"] == "high" else 0.0
-    return (share[0] + share[1]) / 2
+    return 1 - 1 / finding["expected"]

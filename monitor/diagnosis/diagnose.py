@@ -132,7 +132,7 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
         except Exception as error:  # noqa: BLE001  the other rules can still judge
             failed[name] = f"{type(error).__name__}: {error}"
     found = [
-        Finding(loaded[name], verdict)
+        Finding(loaded[name], verdict, measured(window, verdict))
         for name, verdict in verdicts.items()
         if isinstance(verdict, Found) and _counts(verdict)
     ]
@@ -147,7 +147,22 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
 
 def _counts(found: Found) -> bool:
     """Leave out what gives back less than is worth a line."""
-    return found.gain is None or found.gain.middle >= LEAST_LOST[Severity.LOW]
+    return found.gain is None or found.gain.expected >= LEAST_LOST[Severity.LOW]
+
+
+def measured(window: Window, found: Found) -> float | None:
+    """Return how much of the time the account has of a finding, as no useful work.
+
+    What is of no slice is at most what does not compute, at its lines.
+    """
+    budget = window.budget
+    total = 0 if budget is None else sum(budget["slices"].values())
+    if budget is None or not total or found.slice is Slice.COMPUTE:
+        return None
+    if found.slice is not None:
+        return budget["slices"].get(found.slice, 0) / total
+    no_work = 1 - budget["slices"].get(Slice.COMPUTE, 0) / total
+    return min(no_work, sum(place.share or 0.0 for place in found.where))
 
 
 def concluded(path: Path, summary: RunSummary) -> RunSummary:
@@ -274,6 +289,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
         "lost_share": None if lost is None else [round(lost.low, 4), round(lost.high, 4)],
         "paced_by": paced_by,
         "speedup": [round(s, 3) for s in lost.speedup] if lost and window.paced_by else None,
+        "expected": round(1 / (1 - finding.lost), 3) if lost and window.paced_by else None,
         "evidence": [
             {
                 "name": e.name,
@@ -293,7 +309,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
         "documents": list(finding.rule.documents),
         "also_seen": list(finding.also_seen),
         "behind": finding.behind,
-        "energy": cost_of(found, window),
+        "energy": cost_of(None if lost is None else finding.lost, window),
     }
 
 

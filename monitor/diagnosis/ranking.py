@@ -13,6 +13,8 @@ from whyidle.monitor.rules import Kind, Rule
 # does.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 MOST_OF: Final = 0.5
+# What surely gains so much is as severe as what is expected of it.
+LOUD: Final = LEAST_LOST[Severity.MEDIUM]
 # Errors and risks first; then what costs time; then what is only to know.
 _ORDER: Final = {Kind.ERROR: 0, Kind.TIME: 1, Kind.MEMORY: 2, Kind.INFORMATION: 3}
 _LAST: Final = 4
@@ -24,6 +26,8 @@ class Finding:
 
     rule: Rule
     found: Found
+    # How much of the time the account has of it, as no useful work; ``None``: nothing says so.
+    measured: float | None = None
     # Rules whose findings this one explains, or that share its slice and have less of it.
     also_seen: tuple[str, ...] = ()
     # Another finding stands for the same slice, or is the cause of this.
@@ -32,18 +36,38 @@ class Finding:
     @property
     def severity(self) -> Severity:
         """How much it matters."""
+        gain = self.found.gain
         if self.found.severity is not None:
             return self.found.severity
-        return Severity.of_share(self.found.gain.low if self.found.gain else 0.0)
+        severity = Severity.of_share(self.lost)
+        if gain is None or gain.low >= LOUD:
+            return severity
+        # What may gain little counts one level less, yet for what is sure; and is never loud where
+        # nothing is measured.
+        likely = severity.less
+        if likely is Severity.MEDIUM and not gain.is_sure and self.measured is None:
+            likely = Severity.LOW
+        return min(likely, Severity.of_share(gain.low), key=lambda one: one.rank)
 
     @property
     def lost(self) -> float:
-        """The share by which it is ranked."""
-        return self.found.gain.middle if self.found.gain else 0.0
+        """The share that is expected to come back, by which it is ranked."""
+        gain = self.found.gain
+        if gain is None:
+            return 0.0
+        if gain.is_sure or self.measured is None:
+            return gain.expected
+        # Where nothing is sure, no more than what was seen to be lost.
+        return max(gain.low, min(gain.expected, self.measured))
 
     @property
-    def place(self) -> tuple[int, int, float, str]:
-        """Where it stands in the list: by what is sure, then by what is likely."""
+    def reach(self) -> float:
+        """The share that it may be the cause of."""
+        return self.found.gain.expected if self.found.gain else 0.0
+
+    @property
+    def place(self) -> tuple[int, int, float, float, str]:
+        """Where it stands in the list: by what is sure, then by what is expected."""
         order = _ORDER[self.rule.kind]
         if self.rule.kind is Kind.MEMORY and self.severity is Severity.HIGH:
             # A job that will end soon is a risk before all that it loses.
@@ -51,13 +75,13 @@ class Finding:
         is_slight = self.severity is Severity.LOW and self.found.gain is None
         if self.severity is Severity.INFO or (is_slight and self.rule.kind is Kind.TIME):
             # What may give back much stands before what surely gives back nothing.
-            return _LAST, 0, -self.lost, self.rule.id
-        return order, self.severity.rank, -self.lost, self.rule.id
+            return _LAST, 0, -self.lost, -self.reach, self.rule.id
+        return order, self.severity.rank, -self.lost, -self.reach, self.rule.id
 
 
 def without_symptoms(found: list[Finding]) -> list[Finding]:
     """Leave out symptoms whose cause is found too; the cause names them."""
-    known = [each for each in found if (each.found.explains or each.lost) >= EXPLAINS]
+    known = [each for each in found if (each.found.explains or each.reach) >= EXPLAINS]
     # What may cost nothing at all is no cause of what does; nor is what leaves a line to others.
     causes = {
         each.rule.id: each
@@ -69,13 +93,13 @@ def without_symptoms(found: list[Finding]) -> list[Finding]:
     for each in found:
         reasons = (*each.rule.symptom_of, *each.found.symptom_of)
         named = [causes[name] for name in reasons if name in causes]
-        mine = [cause for cause in named if cause.lost >= MOST_OF * each.lost]
+        mine = [cause for cause in named if cause.reach >= MOST_OF * each.reach]
         if each.rule.is_last_resort or each.found.yields_lines:
             mine = [cause for cause in known if cause is not each and _explains(cause, each)]
         elif each.rule.kind is Kind.TIME:
             mine += [cause for cause in known if _stands_for(cause, each)]
         if mine and each.rule.kind is not Kind.MEMORY:
-            cause = max(mine, key=lambda one: one.lost)
+            cause = max(mine, key=lambda one: one.reach)
             seen.setdefault(cause.rule.id, []).append(each.rule.id)
         else:
             left.append(each)

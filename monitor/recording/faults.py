@@ -108,8 +108,8 @@ def sentence(change: Change) -> str:
     finding = change.finding
     if change.news == "gone":
         return f"No longer found: {finding['title']} [{finding['rule']}]."
-    speedup = finding["speedup"]
-    gain = "" if speedup is None else f", {speedup[0]:.2f}x to {speedup[1]:.2f}x to be had"
+    expected = finding["expected"]
+    gain = "" if expected is None else f", about {expected:.2f}x faster when fixed"
     place = next(iter(finding["where"]), None)
     where = "" if place is None else f", {Path(place['file']).name}:{place['line']}"
     return f"Found: {finding['title']}{gain}{where} [{finding['rule']}]."

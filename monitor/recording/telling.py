@@ -67,5 +67,6 @@ def _finding(finding: FindingJson) -> dict[str, Any]:
         "severity": finding["severity"],
         "title": finding["title"][:LONGEST],
         "speedup": finding["speedup"],
+        "expected": finding["expected"],
         "at": None if at is None else at[:LONGEST],
     }

@@ -31,8 +31,8 @@ def lines(findings: Sequence[FindingJson], width: int) -> list[Text]:
 
 def one(finding: FindingJson) -> str:
     """Return a finding as the expected gain, the fault, and the line of code."""
-    speedup = finding["speedup"]
-    gain = "" if speedup is None else f"{speedup[0]:.2f}-{speedup[1]:.2f}x  "
+    expected = finding["expected"]
+    gain = "" if expected is None else f"~{expected:.2f}x  "
     place = next(iter(finding["where"]), None)
     where = "" if place is None else f"  {PurePath(place['file']).name}:{place['line']}"
     return printable(f"{gain}{finding['title']}{where}")

@@ -52,6 +52,8 @@ LEAST_ROW: Final = 0.05
 # Of cores: less is drawn as nothing.
 LEAST_CORES: Final = 0.05
 MOST_CALLERS: Final = 3
+# A range whose ends are further apart than this is called uncertain.
+WIDE: Final = 3.0
 # Of ranks as many lines, the latest first; of what each is at as many words.
 MOST_RANKS: Final = 8
 MOST_CLASSES: Final = 3
@@ -268,11 +270,22 @@ def gain(finding: FindingJson) -> str | None:
     low, high = finding["lost_share"]
     text = f"Costs {_between(f'{low:.0%}', f'{high:.0%}')} of the time"
     if finding["speedup"]:
-        slow, fast = finding["speedup"]
         what = _FASTER[finding["paced_by"]]
-        text = f"{text}; {what} {_between(f'{slow:.2f}x', f'{fast:.2f}x')} faster"
+        text = f"{text}; {what} {factor(finding['speedup'], finding['expected'])}"
     text, lost = f"{text}.", cost(finding)
     return text if lost is None else f"{text} At the power drawn now that is {lost}."
+
+
+def factor(speedup: Sequence[float] | None, expected: float | None) -> str:
+    """Say how much faster it is expected to be, with the range; empty where there is none."""
+    if speedup is None or expected is None:
+        return ""
+    slow, fast = speedup
+    between = _between(f"{slow:.2f}x", f"{fast:.2f}x")
+    if " " not in between:
+        return f"{between} faster"
+    unsure = "uncertain: " if fast > WIDE * slow else ""
+    return f"about {expected:.2f}x faster ({unsure}{between})"
 
 
 def _between(low: str, high: str) -> str:

@@ -8,6 +8,7 @@ import click
 
 from whyidle.monitor.core.contracts.fix import FixJson, PatchJson, RefusedJson, VerifiedJson
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.findings import factor
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -28,8 +29,8 @@ def screen(answer: FixJson) -> str:
 
 
 def _patch(patch: PatchJson) -> Iterator[str]:
-    gain = patch["speedup"]
-    back = "" if gain is None else f", {gain[0]:.2f}x to {gain[1]:.2f}x predicted"
+    gain = factor(patch["speedup"], patch["expected"])
+    back = f", {gain} predicted" if gain else ""
     yield click.style(f"{patch['rule']}: {patch['title']}{back}", bold=True)
     for note in patch["notes"]:
         yield f"  {printable(note)}"

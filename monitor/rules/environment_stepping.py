@@ -94,7 +94,7 @@ def detect(window: Window) -> Verdict:
         where=(*stepping.where(lambda row: row.begins)[:1], *stepping.where(_inner)),
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
-        severity=Severity.LOW if is_many else Severity.of_share(low),
+        severity=Severity.LOW if is_many else None,
         title=f"Stepping environments takes {stepping.most:.0%} of the main thread's time",
         fixes=dict.fromkeys(("pytorch", "jax"), _MANY) if is_many else None,
     )

@@ -89,7 +89,6 @@ def detect(window: Window) -> Verdict:
         where=(*_where(account, rows), *_in_helpers(helpers)),
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
-        severity=Severity.of_share(gain.low),
         title=_title(account, rows, surely),
     )
 

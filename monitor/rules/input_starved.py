@@ -215,8 +215,7 @@ def _explained(window: Window, found: Found, cause: Cause, waits: Measure | None
         }
     if cause.most is not None and waits is not None:
         # More workers would wait for the same one; how far its work can be spread is not known.
-        gain = Gain.between(0.0, min(waits.value, cause.most))
-        severity = min(Severity.MEDIUM, Severity.of_share(gain.high), key=lambda x: -x.rank)
+        gain, severity = Gain.between(0.0, min(waits.value, cause.most)), None
     elif cause.kind is LoadKind.START and waits is not None:
         # What is left is to wait for the first batch of the first epoch.
         gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, of_all), None

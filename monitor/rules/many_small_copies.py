@@ -102,7 +102,7 @@ def _of_gpu(window: Window, trace: Traced) -> Found | None:
     saved = 1 - 1 / number
     exposed, calls = _exposed(trace), _calls(trace, count)
     gain = Gain.between(BACK_LEAST_ON_GPU * saved * exposed, saved * (exposed + calls))
-    if gain.middle < LEAST:
+    if gain.expected < LEAST:
         return None
     return Found(
         gain,
@@ -145,7 +145,7 @@ def _of_jax(window: Window, number: Measure, each_s: float | None) -> Found | No
         return _without_samples(window, number, saved)
     error, around = account.error(share), _around(account, put)
     gain = of_work(window, BACK_LEAST * saved * max(0.0, share - error), saved * (around + error))
-    if share < error or gain.middle < LEAST:
+    if share < error or gain.expected < LEAST:
         return None
     handed = Evidence.of("main thread hands data over", window.job.sampled(share))
     return Found(
@@ -183,7 +183,7 @@ def _without_samples(window: Window, number: Measure, saved: float) -> Found | N
     own_time = trace.in_calls(_JAX_PUT)
     most = own_time + number.value * CALL_S / step.value
     gain = of_work(window, BACK_LEAST * saved * own_time, saved * min(1.0, most))
-    if gain.middle < LEAST:
+    if gain.expected < LEAST:
         return None
     evidence = (
         Evidence.of("copies a step", number),

@@ -80,7 +80,7 @@ def detect(window: Window) -> Verdict:
     if (other := _otherwise(window, drift)) is not None:
         return window.lacks(Need.LONGER, other)
     measure, gain = window.job.measure, _gain(drift)
-    severity = Severity.of_share(gain.low)
+    severity = Severity.of_share(gain.expected)
     is_thin = _is_even(drift) and severity in {Severity.MEDIUM, Severity.HIGH}
     return Found(
         gain=gain,

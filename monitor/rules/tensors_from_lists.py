@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -71,7 +71,6 @@ def detect(window: Window) -> Verdict:
         where=account.lines(lambda row: _makes(row) is not None)[:3],
         slice=Slice.IDLE_DISPATCH if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
-        severity=Severity.of_share(gain.low),
     )
 
 

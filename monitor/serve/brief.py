@@ -108,6 +108,7 @@ def _finding(finding: FindingJson, repository: Repository) -> JsonObject:
         "gain": gain(finding),
         "lost_share": finding["lost_share"],
         "speedup": finding["speedup"],
+        "expected": finding["expected"],
         "at": [_at(place, repository) for place in finding["where"][:1]],
         "fix": None if fix is None else text(fix["text"]),
         "behind": None if finding["behind"] is None else text(finding["behind"]),

@@ -142,7 +142,7 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
         slice=_slice(window, phase),
         confidence=Confidence.INFERRED,
         # What was seen once may not come again for hours.
-        severity=Severity.LOW if times == 1 else Severity.of_share(gain.low),
+        severity=Severity.LOW if times == 1 else None,
         title=f"{share}, once in this window" if times == 1 else share,
     )
 

@@ -61,6 +61,7 @@ _FINDINGS: Final = View(
                 "lost_share_high": "lost_share[1]",
                 "speedup_low": "speedup[0]",
                 "speedup_high": "speedup[1]",
+                "expected": "expected",
                 "line": "where[0].line",
                 "function": "where[0].function",
             }.items()

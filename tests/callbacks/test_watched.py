@@ -28,7 +28,7 @@ TOLD: dict[str, Any] = {
     "findings": [
         {
             "rule": "input_starved", "severity": "high", "title": "The device waits",
-            "speedup": [1.5, 2.0], "at": "train.py:30",
+            "speedup": [1.5, 2.0], "expected": 1.732, "at": "train.py:30",
         }
     ],
 }  # fmt: skip
@@ -121,6 +121,7 @@ def test_news_come_once_as_numbers_for_a_logger() -> None:
     assert watched.news() == {
         "whyidle/compute": 0.3, "whyidle/idle_input": 0.65, "whyidle/idle_dispatch": 0.05,
         "whyidle/idle": 0.7, "whyidle/speedup_low": 1.5, "whyidle/speedup_high": 2.0,
+        "whyidle/speedup_expected": 1.732,
     }  # fmt: skip
     assert watched.news() is None
     parts = {"idle_input": 0.7905, "idle_gc": 0.0012, "idle_unknown": 0.2084}
@@ -139,7 +140,7 @@ def test_the_verdict_stays_when_the_monitor_has_left() -> None:
     assert verdict is not None
     first, finding, last = verdict.splitlines()
     assert first == "whyidle: idle input 65%, compute 30%, idle dispatch 5%."
-    assert "HIGH   The device waits, 1.50x to 2.00x to be had, train.py:30" in finding
+    assert "HIGH   The device waits, about 1.73x faster when fixed, train.py:30" in finding
     assert last.endswith("monitor diagnose 7")
 
 

@@ -89,7 +89,9 @@ def check_contract(answer: dict[str, Any]) -> None:
             low, high = finding["lost_share"]
             assert 0 <= low <= high < 1
             slow, fast = finding["speedup"]
-            assert 1 <= slow <= fast
+            assert 1 <= slow <= finding["expected"] <= fast
+        else:
+            assert finding["expected"] is None
         assert finding["evidence"]
         for evidence in finding["evidence"]:
             assert {"name", "value", "unit", "source", "age_s"} <= evidence.keys()

@@ -20,6 +20,7 @@ def finding_of(
         "rule": rule,
         "severity": severity,
         "lost_share": None if share is None else list(share),
+        "expected": None if share is None else 1 / (1 - sum(share) / 2),
         "evidence": [{"source": source}],
     }
 
@@ -73,6 +74,15 @@ def test_nearly_equal_losses_do_not_change_places() -> None:
     assert rules(certain) == ["a", "b"]
     certain.take([finding_of("a", (0.3, 0.3)), finding_of("b", (0.4, 0.4))])
     assert rules(certain) == ["b", "a"]
+
+
+def test_what_is_loud_stands_before_what_may_gain_more() -> None:
+    certain = Debouncer()
+    slight = finding_of("a", (0.1, 0.7), "trace 1", "low")
+    certain.take([slight, finding_of("b", (0.1, 0.2), "trace 1", "medium")])
+    assert rules(certain) == ["b", "a"]
+    certain.take([slight, finding_of("c", (0.0, 0.9), "trace 1", "info")])
+    assert rules(certain) == ["b", "a", "c"]
 
 
 ROUNDS = st.lists(st.sets(st.sampled_from("abc")), max_size=30)

@@ -87,11 +87,51 @@ def test_errors_and_risks_come_first_then_what_loses_most(known: dict[str, Rule]
     assert found[2:] == ["large", "small", "wasteful", "chosen"]
 
 
-def test_what_is_sure_comes_before_what_may_be_more(known: dict[str, Rule]) -> None:
+def test_what_is_expected_to_gain_most_comes_first(known: dict[str, Rule]) -> None:
     add(known, "sure", loses(0.1))
     add(known, "wide", Found(Gain.between(0.02, 0.4), EVIDENCE))
+    add(known, "wider", Found(Gain.between(0.06, 0.4), EVIDENCE))
     add(known, "may be nothing", Found(Gain.between(0.0, 0.8), EVIDENCE))
-    assert names(diagnose(window())) == ["sure", "wide", "may be nothing"]
+    assert names(diagnose(window())) == ["wider", "wide", "sure", "may be nothing"]
+
+
+WAITS = Found(Gain.between(0.0, 0.5), EVIDENCE, slice=Slice.IDLE_INPUT)
+
+
+@pytest.mark.parametrize(
+    ("waits", "severity", "expected"),
+    [(0.52, "medium", 1.414), (0.1, "low", 1.111), (0.0, "info", 1.0)],
+)
+def test_an_unsure_gain_is_held_against_what_the_account_has_of_it(
+    known: dict[str, Rule], waits: float, severity: str, expected: float
+) -> None:
+    """A low end of nothing hides no waiting that was seen, and a high end makes none loud."""
+    add(known, "waits", WAITS)
+    seen = window(answer({Slice.COMPUTE: 1 - waits, Slice.IDLE_INPUT: waits}))
+    (finding,) = as_json(diagnose(seen))["findings"]
+    assert (finding["severity"], finding["expected"]) == (severity, pytest.approx(expected, 1e-3))
+
+
+def test_an_unsure_gain_of_no_slice_is_what_does_not_compute_at_its_lines(
+    known: dict[str, Rule],
+) -> None:
+    lines = (Place("/u/train.py", 3, "main", 0.3), Place("/u/train.py", 4, "main", 0.1))
+    add(known, "code", Found(Gain.between(0.0, 0.9), EVIDENCE, where=lines))
+    by_compute = {0.3: "medium", 0.85: "low", 0.995: "info"}
+    for compute, severity in by_compute.items():
+        seen = window(answer({Slice.COMPUTE: compute, Slice.IDLE_DISPATCH: 1 - compute}))
+        (finding,) = as_json(diagnose(seen))["findings"]
+        assert finding["severity"] == severity
+        low, high = finding["speedup"] or (0.0, 0.0)
+        assert low <= (finding["expected"] or 0.0) <= high
+
+
+def test_a_fault_of_the_work_itself_is_not_loud_while_nothing_is_sure(
+    known: dict[str, Rule],
+) -> None:
+    add(known, "wide", Found(Gain.between(0.0, 0.99), EVIDENCE, slice=Slice.COMPUTE))
+    (finding,) = diagnose(window(answer({Slice.COMPUTE: 1.0}))).findings
+    assert finding.severity is Severity.LOW
 
 
 def test_a_symptom_is_silent_beside_its_cause(known: dict[str, Rule]) -> None:
@@ -303,14 +343,26 @@ def test_signals_that_contradict_each_other_drop_the_finding_and_say_so(
     assert "its signals contradict each other" in needs["needs"]
 
 
-def test_a_finding_is_as_severe_as_its_least_gain() -> None:
-    assert severity_of(0.04, 0.9) is Severity.LOW
-    assert severity_of(0.0, 0.9) is Severity.INFO
-    assert severity_of(0.2, 0.3) is Severity.HIGH
-
-
-def severity_of(low: float, high: float) -> Severity:
-    return Finding(rules.load()["gc_pauses"], Found(Gain.between(low, high), ())).severity
+@pytest.mark.parametrize(
+    ("low", "high", "severity"),
+    [
+        (0.2, 0.3, "high"),
+        (0.1, 0.5, "high"),
+        (0.06, 0.1, "medium"),
+        # Less than 5% is sure: one level less than what is expected.
+        (0.04, 0.9, "medium"),
+        (0.04, 0.12, "low"),
+        (0.02, 0.04, "low"),
+        # Nothing is sure, and nothing measured.
+        (0.0, 0.9, "low"),
+        (0.0, 0.05, "info"),
+    ],
+)
+def test_a_finding_is_as_severe_as_what_is_expected_of_it(
+    low: float, high: float, severity: str
+) -> None:
+    finding = Finding(rules.load()["gc_pauses"], Found(Gain.between(low, high), ()))
+    assert finding.severity == severity
 
 
 def test_nothing_found_is_good_health_only_where_the_time_is_explained() -> None:

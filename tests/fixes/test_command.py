@@ -71,7 +71,7 @@ def test_the_screen_has_the_diff_and_the_gain(
     fix.run(**{**ASKED, "as_json": False})
     shown = capsys.readouterr().out
     assert NEW in shown
-    assert "1.84x to 2.29x predicted" in shown
+    assert "about 2.05x faster (1.84x to 2.29x) predicted" in shown
     # In a pipe it has no colours, and is a patch as it stands.
     git(job.parent, "init")
     subprocess.run(["git", "apply"], input=shown, text=True, check=True, cwd=job.parent)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.phases import LIB, STDLIB, TORCH, of_rows, written
-from tests.rules.windows import cannot_judge, found, is_silent, window
+from tests.rules.windows import cannot_judge, found, is_silent, severity, window
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.signals.window import Window
@@ -123,7 +123,7 @@ def test_saving_is_known_by_what_saves(style: str, tmp_path: Path) -> None:
     finding = found(NAME, job(tmp_path, style, 0.3))
     assert finding.title == "Saving checkpoints takes 30% of the main thread's time"
     assert finding.where[0].line == 7
-    assert finding.severity is Severity.HIGH
+    assert severity(NAME, finding) is Severity.HIGH
     assert finding.gain is not None
     assert 0.2 < finding.gain.low < 0.27
     assert 0.3 < finding.gain.high < 0.34

@@ -146,7 +146,7 @@ def test_a_model_that_is_compiled() -> None:
 def test_traces_that_wait_for_the_host(trace: str) -> None:
     finding = found(NAME, traced(trace))
     assert finding.gain is not None
-    assert finding.gain.middle > 0.15
+    assert finding.gain.expected > 0.15
     assert any(each.name == "launches" for each in finding.evidence)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.phases import LIB, TORCH, Row, of_rows, written
-from tests.rules.windows import cannot_judge, found, is_silent, window
+from tests.rules.windows import cannot_judge, found, is_silent, severity, window
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
@@ -157,7 +157,7 @@ def test_an_environment_is_known_in_any_style(style: str, tmp_path: Path) -> Non
     # Half of it at least, by two side by side.
     assert 0.15 < finding.gain.low < 0.2
     assert 0.4 < finding.gain.high < 0.45
-    assert finding.severity is Severity.MEDIUM
+    assert severity(NAME, finding) is Severity.HIGH
     # Nothing else is said of the line.
     assert [each.rule.id for each in diagnose(watched).findings] == [NAME]
 

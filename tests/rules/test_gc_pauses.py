@@ -153,7 +153,7 @@ def test_a_julia_whose_collector_cannot_be_read_is_not_judged() -> None:
 def test_the_recorded_pair(framework: str) -> None:
     finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
     assert finding.gain is not None
-    assert finding.gain.middle > 0.4
+    assert finding.gain.expected > 0.4
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 
 

@@ -14,6 +14,7 @@ from tests.rules.windows import (
     is_silent,
     judge,
     names,
+    severity,
     stacks,
     window,
 )
@@ -138,7 +139,7 @@ def test_who_waits_for_others_of_the_job_that_run_is_named(
     job = waiting(tmp_path, *OF_THE_JOB[what], inside=inside, means=means, helpers=helpers)
     finding = found(NAME, job)
     assert [place.line for place in finding.where] == [3, 7]
-    assert finding.severity is Severity.HIGH
+    assert severity(NAME, finding) is Severity.HIGH
     assert [each.source for each in finding.evidence] == ["stack samples", "procfs"]
 
 
@@ -211,7 +212,7 @@ def test_a_plain_program_that_computes_is_named(style: str, inside: bool, tmp_pa
         counts.waited = 0.4 * counts.known
     finding = found(NAME, job)
     assert finding.where[0].line == 3
-    assert finding.severity is Severity.HIGH
+    assert severity(NAME, finding) is Severity.HIGH
 
 
 @pytest.mark.parametrize("style", SOURCES)
@@ -225,7 +226,7 @@ def test_the_users_own_code_is_named_in_any_style(style: str, tmp_path: Path) ->
     assert finding.gain is not None
     assert finding.gain.low < 0.3 < finding.gain.high
     assert finding.gain.high - finding.gain.low < 0.1
-    assert finding.severity is Severity.HIGH
+    assert severity(NAME, finding) is Severity.HIGH
     assert finding.title is not None
     # What is written to a file is called logging, whoever does it.
     says = "Logging" if "log.write" in source else f"{function}()"

@@ -91,7 +91,7 @@ def test_nothing_measured() -> None:
 def test_the_recorded_pair() -> None:
     finding = found(NAME, recorded(f"{NAME}/before_jax"))
     assert finding.gain is not None
-    assert finding.gain.middle > 0.2
+    assert finding.gain.expected > 0.2
     assert finding.where[0].function == "train"
     assert is_silent(NAME, recorded(f"{NAME}/after_jax"))
 

@@ -157,7 +157,7 @@ def test_nothing_measured() -> None:
 def test_the_recorded_pair(framework: str) -> None:
     finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
     assert finding.gain is not None
-    assert finding.gain.middle >= 0.2
+    assert finding.gain.expected >= 0.2
     assert finding.where[0].file.endswith(f"before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.phases import LIB, STDLIB, TORCH, of_rows, written
-from tests.rules.windows import cannot_judge, found, is_silent, names, window
+from tests.rules.windows import cannot_judge, found, is_silent, names, severity, window
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.signals.activity import loading
@@ -64,7 +64,7 @@ def test_what_writes_is_known_in_any_style(style: str, tmp_path: Path) -> None:
     finding = found(NAME, job)
     assert finding.title == "Logging takes 30% of the main thread's time"
     assert finding.where[0].line == 5
-    assert finding.severity is Severity.HIGH
+    assert severity(NAME, finding) is Severity.HIGH
     assert finding.gain is not None
     assert 0.25 < finding.gain.low < 0.3 < finding.gain.high < 0.34
     # What is written is not read: no loader is meant.

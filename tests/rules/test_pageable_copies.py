@@ -73,7 +73,7 @@ def test_a_job_without_a_trace_of_a_gpu() -> None:
 def test_real_jobs_with_pageable_batches(trace: str) -> None:
     finding = found(NAME, traced(trace))
     assert finding.gain is not None
-    assert 0.01 < finding.gain.middle < 0.05
+    assert 0.01 < finding.gain.expected < 0.05
     assert 15e6 < float(finding.evidence[1].value) < 25e6
 
 

@@ -145,7 +145,7 @@ def test_nothing_measured() -> None:
 def test_the_recorded_pair(framework: str) -> None:
     finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
     assert finding.gain is not None
-    assert finding.gain.middle >= 0.05
+    assert finding.gain.expected >= 0.05
     assert finding.where[0].file.endswith(f"before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 

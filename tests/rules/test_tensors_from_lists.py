@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.phases import LIB, TORCH, of_rows, written
-from tests.rules.windows import cannot_judge, found, is_silent, window
+from tests.rules.windows import cannot_judge, found, is_silent, severity, window
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.signals.window import Window
 
@@ -75,7 +75,7 @@ def test_a_list_that_becomes_a_tensor(style: str, tmp_path: Path) -> None:
     library = JNP if "jnp" in source else TORCH
     finding = found(NAME, job(tmp_path, source, (last(source), 400), library=library))
     assert finding.where[0].line == last(source)
-    assert finding.severity is Severity.HIGH
+    assert severity(NAME, finding) is Severity.HIGH
     assert finding.gain is not None
     assert 0.25 < finding.gain.low < 0.4 < finding.gain.high < 0.5
 

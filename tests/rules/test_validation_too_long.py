@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.phases import LIB, TORCH, of_rows, written
-from tests.rules.windows import answer, cannot_judge, found, is_silent, window
+from tests.rules.windows import answer, cannot_judge, found, is_silent, severity, window
 from whyidle.monitor.core.finding import Confidence, Severity
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose
@@ -77,7 +77,7 @@ def test_a_model_that_is_evaluated_in_any_style(style: str, tmp_path: Path) -> N
     finding = found(NAME, watched)
     assert finding.title == "Validation takes 30% of the main thread's time"
     assert finding.where[0].line == 7
-    assert finding.severity is Severity.HIGH
+    assert severity(NAME, finding) is Severity.HIGH
     assert finding.confidence is Confidence.INFERRED
     assert finding.gain is not None
     assert 0.2 < finding.gain.low < 0.27

@@ -10,9 +10,10 @@ from typing import Any
 from benchmarks.record_pairs import kept
 from tests.traces.real import TRUTHS, path_of
 from whyidle.monitor import rules
-from whyidle.monitor.core.finding import Found, NotChecked, SourceLine, Verdict
+from whyidle.monitor.core.finding import Found, NotChecked, Severity, SourceLine, Verdict
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis.ranking import Finding
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.opening import of_answer
@@ -47,11 +48,16 @@ def found(name: str, window: Window) -> Found:
     return verdict
 
 
+def severity(name: str, finding: Found, measured: float | None = None) -> Severity:
+    """Say how much a finding matters, where the account has so much of the time in it."""
+    return Finding(rule(name), finding, measured).severity
+
+
 def is_silent(name: str, window: Window) -> bool:
     """Ask one rule that must find nothing, or nothing worth a line."""
     verdict = judge(name, window)
     return not isinstance(verdict, Found) or (
-        verdict.gain is not None and verdict.gain.middle < 0.05
+        verdict.gain is not None and verdict.gain.expected < 0.05
     )
 
 

@@ -36,13 +36,16 @@ def counted(original):
 """
 
 
-def _counter() -> memoryview | None:
+def _counter() -> object | None:
     folder = os.environ.get("STRANGERS_TICKS")
     if folder is None:
         return None
     file = os.open(f"{folder}/{os.getpid()}", os.O_RDWR | os.O_CREAT, 0o600)
     os.ftruncate(file, 8)
-    return memoryview(mmap.mmap(file, 8)).cast("Q")
+    view = memoryview(mmap.mmap(file, 8)).cast("Q")
+    # Among the builtins a library may look for what it knows: it can be hashed, as a view can not.
+    methods = {"__getitem__": view.__getitem__, "__setitem__": view.__setitem__}
+    return type("Counter", (), methods)()
 
 
 class _After:
@@ -68,7 +71,7 @@ class _After:
         return spec
 
 
-def _counts(counter: memoryview, path: str) -> Callable[[ModuleType], None]:
+def _counts(counter: object, path: str) -> Callable[[ModuleType], None]:
     def patch(module: ModuleType) -> None:
         *owners, name = path.split(".")
         owner = module

@@ -77,6 +77,8 @@ class BriefFindingJson(TypedDict):
     # The least and the most that the fix can gain.
     lost_share: list[float] | None
     speedup: list[float] | None
+    # The one factor within them that is told; ``None`` where there are none.
+    expected: float | None
 
 
 class FindingJson(BriefFindingJson):
@@ -194,4 +196,5 @@ def brief(finding: FindingJson) -> BriefFindingJson:
         "title": finding["title"],
         "lost_share": finding["lost_share"],
         "speedup": finding["speedup"],
+        "expected": finding["expected"],
     }

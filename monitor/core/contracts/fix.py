@@ -17,6 +17,7 @@ class PatchJson(TypedDict):
     notes: list[str]
     # What the finding predicts.
     speedup: list[float] | None
+    expected: float | None
 
 
 class RefusedJson(TypedDict):
