@@ -149,11 +149,11 @@ def without_work(host: HostJson) -> str:
     if serving is None:
         return ""
     idle = serving["idle"]
-    if not serving["by_threads"]:
-        return f"its main thread {serving['waits']} {idle or 0:.0%} of the time"
     only = f"its main thread only {serving['waits']}"
     if not idle or idle < LEAST_ROW:
-        return only
+        return only if serving["by_threads"] else f"its main thread hardly {serving['waits']}"
+    if not serving["by_threads"]:
+        return f"its main thread {serving['waits']} {idle:.0%} of the time"
     return f"{only}, and its threads have no work for about {idle:.0%} of the time"
 
 

@@ -76,7 +76,9 @@ def judged(job: Recorded) -> Recorded:
 def _with(
     job: Recorded, stacks: StackSamples, waits: _Waits, idle: float | None, *, threads: bool
 ) -> Recorded:
-    most = max(ORDERS, key=lambda what: _share(job.stacks, waits, {what}))
+    # Of equals the first; who never waits answers requests all the time.
+    some = [Awaited.CLIENTS, *(what for what in Awaited if what in ORDERS)]
+    most = max(some, key=lambda what: _share(job.stacks, waits, {what}))
     trains = threads and (steps_learn(job) or learns(stacks))
     return replace(
         job,

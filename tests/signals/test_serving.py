@@ -17,6 +17,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.awaited import Awaited
 from whyidle.monitor.signals.portable import dump, load
 from whyidle.monitor.signals.window import Window
 
@@ -308,6 +309,8 @@ def test_a_server_that_never_rests_has_no_batches_either(tmp_path: Path) -> None
     job = Program(HTTP.source, busy).window(tmp_path)
     assert job.serves
     assert job.idles == 0.0
+    assert job.job.serving is not None
+    assert job.job.serving.waits == Awaited.CLIENTS
     _is_quiet(job)
 
 
