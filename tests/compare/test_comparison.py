@@ -269,16 +269,16 @@ def test_a_machine_that_was_busier_for_one_of_them_leaves_all_uncertain() -> Non
     assert compare(busy, replace(busy, pace=calm.pace)).verdict is Verdict.FASTER
 
 
-def starved(*, own: float, busy: float) -> Side:
+def starved(*, own: float, busy: float, waiting: float = 0.0) -> Side:
     """A job that waits for cores, of which it takes some itself, and all programs a share."""
     means = {m.JOB_MAIN_THREAD_WAIT: 0.3, m.JOB_CPU: own, m.HOST_CORES: 8.0, m.HOST_CPU: busy}
-    return recorded(noisy(20), means)
+    return recorded(noisy(20), means | {m.JOB_WAITING_THREADS: waiting})
 
 
 CALM = {m.JOB_MAIN_THREAD_WAIT: 0.0, m.JOB_CPU: 1.0, m.HOST_CORES: 8.0, m.HOST_CPU: 0.15}
 
 
-@pytest.mark.parametrize(("own", "busy"), [(1.0, 0.95), (6.5, 1.0)])
+@pytest.mark.parametrize(("own", "busy"), [(1.0, 0.95), (5.5, 1.0)])
 def test_what_other_programs_took_is_no_finding_of_the_change(own: float, busy: float) -> None:
     crowded, calm = starved(own=own, busy=busy), recorded(noisy(20), CALM, "run 2")
     for a, b, name in ((crowded, calm, "A"), (calm, crowded, "B")):
@@ -288,7 +288,7 @@ def test_what_other_programs_took_is_no_finding_of_the_change(own: float, busy: 
 
 
 def test_a_job_that_starved_itself_and_no_longer_does_has_lost_that_finding() -> None:
-    found = compare(starved(own=7.5, busy=0.95), recorded(noisy(20), CALM, "run 2"))
+    found = compare(starved(own=7.5, busy=0.95, waiting=5.0), recorded(noisy(20), CALM, "run 2"))
     assert [fault.rule for fault in found.faults.gone] == ["cpu_starved"]
 
 
