@@ -79,17 +79,14 @@ class Lead:
     more: int
 
 
-def lead(answer: DiagnosisJson) -> Lead | None:
-    """Return the finding that the verdict is about, else the first that costs time.
+def lead(findings: Sequence[FindingJson]) -> Lead | None:
+    """Return the finding that explains most of the lost time, with the risks listed before it.
 
     The list has errors and risks first, but the user wants the cause of idle time first.
     """
-    findings, rule = answer["findings"], answer["verdict"]["rule"]
     if not findings:
         return None
-    timed = (each for each in findings if each["speedup"])
-    said = (each for each in findings if each["rule"] == rule)
-    first = next(said, None) or next(timed, findings[0])
+    first = max(findings, key=_lost)
     beside = [each for each in findings[: findings.index(first)] if not each["speedup"]][
         :MOST_BESIDE
     ]
@@ -100,6 +97,11 @@ def of_slice(answer: DiagnosisJson, part: Slice) -> FindingJson | None:
     """Return the first finding about a slice that names lines of code."""
     found = (each for each in answer["findings"] if each["slice"] == part and each["where"])
     return next(found, None)
+
+
+def _lost(finding: FindingJson) -> float:
+    """Return the lost share of time by which findings are ranked."""
+    return 0.0 if finding["expected"] is None else 1 - 1 / finding["expected"]
 
 
 @dataclass(frozen=True, slots=True)
