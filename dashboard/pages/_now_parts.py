@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Final
 
 import streamlit as st
@@ -97,15 +98,16 @@ def computing(data: PageData) -> tuple[float | None, str]:
 
 def finding(answer: DiagnosisJson, run: Run) -> str:
     """Return the costliest finding and the risks beside it, with links to their fixes."""
-    lead = findings.lead(answer["findings"])
+    said, lead = answer["verdict"], findings.lead(answer)
+    verdict = f'<p class="w-verdict"><b>{safe(said["text"])}</b></p>'
     if lead is None:
-        words = "Nothing found that costs time." if answer["is_known"] else (
-            "Nothing found yet: it is not known where most of the time goes."
-        )  # fmt: skip
-        return f'<p class="w-verdict">{safe(words)}</p>'
+        return verdict
+    if lead.first["rule"] == said["rule"]:
+        verdict, lead = "", replace(lead, first={**lead.first, "title": said["text"]})
     more = f" · {lead.more} more" if lead.more else ""
     beside = (_finding(each, run, "What to do about it") for each in lead.beside)
-    return "".join([_finding(lead.first, run, "How to fix it", more), *beside])
+    first = _finding(lead.first, run, "How to fix it", more)
+    return "".join([verdict, first, *beside])
 
 
 def _finding(found: FindingJson, run: Run, way: str, more: str = "") -> str:

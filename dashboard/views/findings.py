@@ -72,36 +72,30 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What comes first: the finding that costs most time, and risks that cost none yet."""
+    """What comes first, and what stands beside it: risks, or beside a risk what costs time."""
 
     first: FindingJson
     beside: Sequence[FindingJson]
     more: int
 
 
-def lead(findings: Sequence[FindingJson]) -> Lead | None:
-    """Return the finding that explains most of the lost time, with the risks listed before it.
-
-    The list has errors and risks first, but the user wants the cause of idle time first.
-    """
+def lead(answer: DiagnosisJson) -> Lead | None:
+    """Return the finding that the verdict is about, else the first that costs time."""
+    findings, rule = answer["findings"], answer["verdict"]["rule"]
     if not findings:
         return None
-    first = max(findings, key=_lost)
-    beside = [each for each in findings[: findings.index(first)] if not each["speedup"]][
-        :MOST_BESIDE
-    ]
-    return Lead(first, beside, len(findings) - 1 - len(beside))
+    timed = [each for each in findings if each["speedup"]]
+    said = (each for each in findings if each["rule"] == rule)
+    first = next(said, None) or next(iter(timed), findings[0])
+    risks = [each for each in findings[: findings.index(first)] if not each["speedup"]]
+    beside = risks if first["speedup"] else timed[:1]
+    return Lead(first, beside[:MOST_BESIDE], len(findings) - 1 - len(beside[:MOST_BESIDE]))
 
 
 def of_slice(answer: DiagnosisJson, part: Slice) -> FindingJson | None:
     """Return the first finding about a slice that names lines of code."""
     found = (each for each in answer["findings"] if each["slice"] == part and each["where"])
     return next(found, None)
-
-
-def _lost(finding: FindingJson) -> float:
-    """Return the lost share of time by which findings are ranked."""
-    return 0.0 if finding["expected"] is None else 1 - 1 / finding["expected"]
 
 
 @dataclass(frozen=True, slots=True)

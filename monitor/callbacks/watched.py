@@ -91,6 +91,8 @@ def verdict(told: dict[str, Any]) -> str:
     parts = sorted(told.get("parts", {}).items(), key=lambda item: -item[1])
     shares = ", ".join(f"{part.replace('_', ' ')} {share:.0%}" for part, share in parts[:4])
     lines = [f"whyidle: {shares or 'where the time goes is not known'}."]
+    if told.get("verdict"):
+        lines.append(f"  {told['verdict']}")
     for finding in told.get("findings", []):
         expected, at = finding.get("expected"), finding.get("at")
         gain = f", about {expected:.2f}x faster when fixed" if expected else ""

@@ -45,8 +45,11 @@ class Debouncer:
         """What is certain now, the most important first."""
         return tuple(self._shown.values())
 
-    def take(self, findings: Iterable[FindingJson]) -> list[Change]:
-        """Take in the findings of one diagnosis; returns what has changed."""
+    def take(self, findings: Iterable[FindingJson], first: str | None = None) -> list[Change]:
+        """Take in the findings of one diagnosis; returns what has changed.
+
+        ``first``: the rule that its verdict is about.
+        """
         found = {each["rule"]: each for each in findings}
         self._seen = {rule: self._seen.get(rule, 0) + 1 for rule in found}
         self._missed = {
@@ -60,26 +63,34 @@ class Debouncer:
             if rule not in self._shown:
                 changes.append(Change("found", finding))
             self._shown[rule] = finding
-        self._shown = _in_order(self._shown)
+        self._shown = _in_order(self._shown, first)
         return changes
 
 
 def is_exact(finding: FindingJson) -> bool:
     """Whether a finding is shown at once."""
-    if finding["lost_share"] is None and finding["severity"] == "high":
-        return True
-    return any(each["source"].startswith("trace") for each in finding["evidence"])
+    return _is_risk(finding) or any(
+        each["source"].startswith("trace") for each in finding["evidence"]
+    )
 
 
-def _in_order(shown: Mapping[str, FindingJson]) -> dict[str, FindingJson]:
-    """Put those that now lose clearly more before others; the rest stay where they are."""
+def _in_order(shown: Mapping[str, FindingJson], first: str | None) -> dict[str, FindingJson]:
+    """Put those that now lose clearly more before others; the rest stay where they are.
+
+    Before all that costs time stands what the verdict is about.
+    """
     order: list[FindingJson] = []
     for finding in shown.values():
         place = len(order)
         while place and _is_before(finding, order[place - 1]):
             place -= 1
         order.insert(place, finding)
+    order.sort(key=lambda each: 0 if _is_risk(each) else 1 if each["rule"] == first else 2)
     return {finding["rule"]: finding for finding in order}
+
+
+def _is_risk(finding: FindingJson) -> bool:
+    return finding["expected"] is None and finding["severity"] == "high"
 
 
 def _is_before(finding: FindingJson, other: FindingJson) -> bool:
@@ -92,5 +103,5 @@ def _is_before(finding: FindingJson, other: FindingJson) -> bool:
 def _lost(finding: FindingJson) -> float:
     if finding["expected"] is None:
         # Errors stand first, what costs no time last.
-        return 2.0 if finding["severity"] == "high" else 0.0
+        return 2.0 if _is_risk(finding) else 0.0
     return 1 - 1 / finding["expected"]

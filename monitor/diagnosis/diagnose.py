@@ -17,6 +17,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     PhaseJson,
     PlaceJson,
     ServingJson,
+    VerdictJson,
 )
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
@@ -37,6 +38,7 @@ from whyidle.monitor.diagnosis.costs import cost_of, overhead
 from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, ranked, without_symptoms
 from whyidle.monitor.diagnosis.ranks import ranks_json
+from whyidle.monitor.diagnosis.verdict import UNJUDGED, Headline, headline, led
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
@@ -45,8 +47,6 @@ from whyidle.monitor.signals.cores import CoreAccount
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.window import Window
 
-# Smaller losses are not worth a person's time.
-LEAST: Final = LEAST_LOST[Severity.LOW]
 NO_GPU: Final = (
     "no GPU computes for it, as far as is known, and in no trace operators take most of the time"
 )
@@ -72,6 +72,8 @@ class Diagnosis:
     failed: Mapping[str, str] = field(default_factory=dict)
     # Rules whose finding was dropped: what it rests on cannot all be true.
     contradictions: Mapping[str, str] = field(default_factory=dict)
+    # What a person in a hurry reads.
+    headline: Headline = UNJUDGED
 
     @property
     def is_known(self) -> bool:
@@ -136,13 +138,15 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
         for name, verdict in verdicts.items()
         if isinstance(verdict, Found) and _counts(verdict)
     ]
-    return Diagnosis(
+    judged = Diagnosis(
         window,
         tuple(ranked(without_symptoms(found))),
         tuple((name, v) for name, v in verdicts.items() if isinstance(v, NotChecked)),
         failed,
         contradictions,
     )
+    said = headline(window, judged.findings, is_known=judged.is_known)
+    return replace(judged, findings=led(judged.findings, said.finding), headline=said)
 
 
 def _counts(found: Found) -> bool:
@@ -180,6 +184,7 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
     return {
         "schema": 1,
         "target": window.target,
+        "verdict": verdict_json(diagnosis),
         "budget": window.budget,
         "budget_source": window.budget_source,
         "not_measured": {str(part): why for part, why in window.not_measured.items()},
@@ -204,6 +209,23 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
             **({} if works else {"compute": NO_GPU}),
             **({} if ranks else {"ranks": NO_RANKS}),
         },
+    }
+
+
+def verdict_json(diagnosis: Diagnosis) -> VerdictJson:
+    """Return the verdict of the answer."""
+    said = diagnosis.headline
+    fixes = () if said.finding is None else diagnosis.fixes(said.finding).values()
+    fix = next(iter(fixes), None)
+    return {
+        "text": said.text,
+        "share": None if said.share is None else round(said.share, 4),
+        "where": [
+            _line_json(place, None if place.share is None else round(place.share, 4))
+            for place in said.where
+        ],
+        "fix": None if fix is None else {"text": fix.text, "code": fix.code},
+        "rule": None if said.finding is None else said.finding.rule.id,
     }
 
 

@@ -66,6 +66,11 @@ class Finding:
         return self.found.gain.expected if self.found.gain else 0.0
 
     @property
+    def is_risk(self) -> bool:
+        """Whether it stands before all that only costs time."""
+        return self.place[0] == _ORDER[Kind.ERROR]
+
+    @property
     def place(self) -> tuple[int, int, float, float, str]:
         """Where it stands in the list: by what is sure, then by what is expected."""
         order = _ORDER[self.rule.kind]

@@ -10,9 +10,9 @@ import threading
 import time
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, TypeAlias
 
-from whyidle.monitor.core.contracts.diagnosis import FindingJson
+from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.finding import Contradiction
 from whyidle.monitor.diagnosis import diagnose
@@ -30,6 +30,8 @@ AGAIN_SECONDS: Final = (5.0, 5.0, 15.0, 30.0, 60.0)
 # What is looked at: so much of the past.
 WINDOW_SECONDS: Final = 120.0
 
+_Look: TypeAlias = tuple[list[FindingJson], VerdictJson]
+
 
 class Faults:
     """The looks of one recording."""
@@ -41,7 +43,8 @@ class Faults:
         self._target = target
         self._debouncer = Debouncer()
         self._news: list[Change] = []
-        self._answers: SimpleQueue[list[FindingJson] | Exception | None] = SimpleQueue()
+        self._verdict: VerdictJson | None = None
+        self._answers: SimpleQueue[_Look | Exception | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looks = 0
         self._due: float | None = None
@@ -50,6 +53,13 @@ class Faults:
     def shown(self) -> tuple[FindingJson, ...]:
         """The findings that are certain."""
         return self._debouncer.shown
+
+    @property
+    def verdict(self) -> VerdictJson | None:
+        """The verdict of the last look, once the finding that it is about is certain."""
+        said = self._verdict
+        rules = {None, *(finding["rule"] for finding in self.shown)}
+        return said if said is not None and said["rule"] in rules else None
 
     def take_events(self) -> list[JobEvent]:
         """Return what was found, or is gone, since the last call."""
@@ -73,7 +83,10 @@ class Faults:
             if isinstance(found, Exception):
                 self._guard.caught("diagnosis", found)
                 continue
-            for change in () if found is None else self._debouncer.take(found):
+            if found is None:
+                continue
+            findings, self._verdict = found
+            for change in self._debouncer.take(findings, self._verdict["rule"]):
                 self._keep(change)
         if self._thread is None and now >= self._due:
             self._due = now + AGAIN_SECONDS[min(self._looks, len(AGAIN_SECONDS) - 1)]
@@ -92,6 +105,7 @@ class Faults:
             window = of_run(self._writer.path, str(self._run), WINDOW_SECONDS)
             found = diagnose.diagnose(window)
             findings = [diagnose.finding_json(found, each) for each in found.findings]
+            said = diagnose.verdict_json(found)
             for rule, why in found.contradictions.items():
                 self._answers.put(Contradiction(f"{rule}: {why}"))
         except Problem:
@@ -100,7 +114,7 @@ class Faults:
         except Exception as error:  # noqa: BLE001  a recording goes on
             self._answers.put(error)
         else:
-            self._answers.put(findings)
+            self._answers.put((findings, said))
 
 
 def sentence(change: Change) -> str:

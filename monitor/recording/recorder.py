@@ -166,6 +166,7 @@ class Recorder:
             traces=self._traces.last,
             has_new_trace=self._traces.is_new,
             findings=self._faults.shown,
+            verdict=self._faults.verdict,
         )
 
     def end(self, reason: str | None, exit_code: int | None = None) -> None:

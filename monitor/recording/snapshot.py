@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whyidle.monitor.attach.answers import Refusal
-from whyidle.monitor.core.contracts.diagnosis import FindingJson
+from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
@@ -97,6 +97,7 @@ class Snapshot:
     has_new_trace: bool = False
     # What is certainly wrong with it, as `diagnose --json` has it, the most important first.
     findings: tuple[FindingJson, ...] = ()
+    verdict: VerdictJson | None = None
 
     def shown(self, *, everything: bool) -> list[GpuFacts]:
         """Return the GPUs to show: the job's own, or all."""

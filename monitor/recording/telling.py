@@ -49,6 +49,7 @@ def said(snapshot: Snapshot) -> dict[str, Any]:
         "run": snapshot.run,
         "source": running.source if parts else None,
         "parts": parts,
+        "verdict": None if snapshot.verdict is None else snapshot.verdict["text"][:LONGEST],
         "findings": found,
         "more": len(snapshot.findings) - len(found),
     }

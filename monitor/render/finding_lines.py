@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
-from whyidle.monitor.core.contracts.diagnosis import FindingJson
+from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.runs.summary import RunSummary
 
@@ -16,9 +16,12 @@ MOST: Final = 3
 STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold", "info": "dim"}
 
 
-def lines(findings: Sequence[FindingJson], width: int) -> list[Text]:
-    """Return one line per finding, the most important first."""
+def lines(verdict: VerdictJson | None, findings: Sequence[FindingJson], width: int) -> list[Text]:
+    """Return the verdict and one line per finding, the most important first."""
     shown = []
+    if verdict is not None:
+        shown.append(Text(printable(verdict["text"]), "bold"))
+        shown[0].truncate(width, overflow="ellipsis")
     for finding in findings[:MOST]:
         line = Text(f"{finding['severity'].upper():<7}", STYLES[finding["severity"]])
         line.append(one(finding))
@@ -46,10 +49,8 @@ def page(summary: RunSummary) -> list[str]:
     shown = [f"  finding  {f['severity'].upper():<7}{one(f)}" for f in findings[:MOST]]
     more = len(findings) - MOST
     then = f"  finding  {more} more" if more > 0 else "  finding "
-    if not findings:
-        known = summary.diagnosis["is_known"]
-        then = f"  finding  {'nothing worth fixing' if known else 'too little is known to judge'};"
     return [
+        f"  verdict  {printable(summary.diagnosis['verdict']['text'])}",
         *shown,
         f"{then} evidence, fixes, and what was not checked: monitor diagnose {summary.run.id}",
     ]

@@ -23,11 +23,10 @@ from whyidle.monitor.core.contracts.diagnosis import (
 from whyidle.monitor.core.contracts.ranks import SeenRanksJson
 from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Framework
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
-from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.diagnosis.diagnose import Diagnosis
-from whyidle.monitor.render.budget import NARROWEST, bar, legend, words
+from whyidle.monitor.render.budget import NARROWEST, bar, legend
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.numbers import amount, money, show
@@ -38,14 +37,6 @@ from whyidle.monitor.signals.cores import FULL, RUNNERS, Runner
 _INDENT: Final = "  "
 # Of the rules that lack the same data, this many are named; the rest are counted.
 MOST_NAMES: Final = 6
-# The verdict in one sentence.
-HEALTHY: Final = "Nothing worth fixing above {least:.0%} of the time was found."
-
-NOT_EXPLAINED: Final = (
-    "No known fault was recognised, though {share:.0%} of the time is no work, mostly {mostly}."
-)
-# If more of the time than this is not work, something is wrong.
-NOTABLE: Final = 0.2
 # Of the host's account the largest rows, none smaller than what a few samples make.
 MOST_ROWS: Final = 5
 LEAST_ROW: Final = 0.05
@@ -58,7 +49,6 @@ WIDE: Final = 3.0
 MOST_RANKS: Final = 8
 MOST_CLASSES: Final = 3
 NO_CODE: Final = "none of your code"
-NOT_KNOWN: Final = "Too little is known for a verdict: see below what is missing."
 
 
 def screen(diagnosis: Diagnosis, *, console: Console | None = None) -> str:
@@ -99,27 +89,7 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
 
 def verdict(answer: DiagnosisJson) -> str:
     """Return the one sentence that a person in a hurry reads."""
-    worth = [f for f in answer["findings"] if f["severity"] in {"high", "medium", "low"}]
-    serving = answer["host"].get("serving")
-    if not worth and serving is not None and not serving["trains"]:
-        return _of_server(answer["host"])
-    if not worth and not answer["is_known"]:
-        return NOT_KNOWN
-    if not worth and (unexplained := sum(answer["unexplained"].values())) >= NOTABLE:
-        mostly = words(Slice(next(iter(answer["unexplained"]))))
-        return NOT_EXPLAINED.format(share=unexplained, mostly=mostly)
-    if not worth:
-        return HEALTHY.format(least=diagnose.LEAST)
-    first = printable(worth[0]["title"])
-    more = len(worth) - 1
-    return f"{first}." if not more else f"{first}; and {more} more."
-
-
-def _of_server(host: HostJson) -> str:
-    """Say of a program that answers requests what it does, where no fault was found."""
-    lines = code_lines(host)
-    work = f" Its work is mostly at {lines[0][0]}." if lines else ""
-    return f"No known fault was recognised; {without_work(host)}.{work}"
+    return printable(answer["verdict"]["text"])
 
 
 def code_lines(host: HostJson) -> list[tuple[str, str, float]]:

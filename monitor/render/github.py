@@ -19,8 +19,16 @@ LEVELS: Final = {"high": "error", "medium": "warning", "low": "notice", "info": 
 
 
 def page(answer: DiagnosisJson, repository: Repository) -> str:
-    """Return a command for each finding."""
-    return "\n".join(_finding(each, answer, repository) for each in answer["findings"])
+    """Return a command for each finding, behind the verdict where no finding says it."""
+    found = [_finding(each, answer, repository) for each in answer["findings"]]
+    return "\n".join([*_verdict(answer, repository), *found])
+
+
+def _verdict(answer: DiagnosisJson, repository: Repository) -> Iterator[str]:
+    said = answer["verdict"]
+    if said["rule"] is None and said["share"] is not None:
+        where = [dict(_at(x["file"], x["line"], repository)) for x in said["where"][:1]]
+        yield _command("notice", where[0] if where else {}, "whyidle", [said["text"]])
 
 
 def of_gate(answer: GateJson, diagnosis: DiagnosisJson, repository: Repository) -> Iterator[str]:

@@ -90,6 +90,7 @@ def tick(snapshot: Snapshot) -> JsonObject:
             for e in snapshot.happened
         ],
         "agents": [_agent(member) for member in snapshot.members],
+        "verdict": snapshot.verdict,
         "findings": [brief(found) for found in snapshot.findings],
         "unknown": _no_agents(len(snapshot.members), _sentence(snapshot.not_entered)),
         "trouble": snapshot.trouble,
@@ -182,6 +183,7 @@ def summary_object(summary: RunSummary) -> SummaryJson:
         "attached": "agent" if inside else "outside",
         "method": principal.method if principal and inside else _outside_method(summary),
         "steps": training.steps,
+        "verdict": None if summary.diagnosis is None else summary.diagnosis["verdict"],
         "findings": [] if summary.diagnosis is None else summary.diagnosis["findings"],
         "not_checked": None if summary.diagnosis is None else summary.diagnosis["not_checked"],
         "unknown": {

@@ -118,7 +118,9 @@ class LiveView:
 
     def _faults(self, snapshot: Snapshot) -> list[Panel]:
         """Return what is wrong, once it is certain."""
-        lines = finding_lines.lines(snapshot.findings, self._console.width - FRAME)
+        lines = finding_lines.lines(
+            snapshot.verdict, snapshot.findings, self._console.width - FRAME
+        )
         return [Panel(Group(*lines), title="what to change", title_align="left")] if lines else []
 
     def _gpus(self, snapshot: Snapshot) -> Panel:

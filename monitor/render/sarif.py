@@ -49,8 +49,23 @@ def document(answer: DiagnosisJson, repository: Repository) -> JsonObject:
         "invocations": [_invocation(answer)],
         "columnKind": "unicodeCodePoints",
         "results": [_result(each, answer, repository, ids) for each in answer["findings"]],
+        "properties": {"verdict": _verdict(answer, repository)},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _verdict(answer: DiagnosisJson, repository: Repository) -> JsonObject:
+    """Return the verdict; of it a code host shows nothing, and a program can read all."""
+    said = answer["verdict"]
+    return {
+        "text": printable(said["text"]),
+        "share": said["share"],
+        "rule": said["rule"],
+        "where": [
+            printable(f"{repository.shown(place['file'])}:{place['line']}")
+            for place in said["where"]
+        ],
+    }
 
 
 def _version() -> str:
@@ -102,7 +117,15 @@ def _result(
         "partialFingerprints": {FINGERPRINT: _digest(finding["rule"], str(uri["uri"]))},
         "properties": {
             name: finding[name]
-            for name in ("severity", "confidence", "slice", "lost_share", "speedup", "evidence")
+            for name in (
+                "severity",
+                "confidence",
+                "slice",
+                "lost_share",
+                "speedup",
+                "expected",
+                "evidence",
+            )
         },
     }
 

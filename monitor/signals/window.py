@@ -158,7 +158,7 @@ class Window:
         if self._believed is not None:
             return self._believed.account
         estimate = self.estimate
-        if estimate is None or not (estimate.slices or self._meaning):
+        if estimate is None or not (estimate.slices or self.meaning):
             return None
         slices = estimate.slices or dict.fromkeys(Slice, 0) | {Slice.IDLE_UNKNOWN: WHOLE}
         total = sum(slices.values())
@@ -181,10 +181,10 @@ class Window:
         if bare is None or self.kind != "run":
             return None
         more = blended(bare, self.job, on_gpu=self.device == "gpu") if self._traced else None
-        if self.host is None or not self._meaning:
+        if self.host is None or not self.meaning:
             return more
         host = self.host.within(1.0 - self.idles)
-        said = explained(more or bare, host, self._meaning, self._beside or 0.0) or more
+        said = explained(more or bare, host, self.meaning, self._beside or 0.0) or more
         serving = self.job.serving
         return said if serving is None else without_work(said or bare, self.idles, serving.waits)
 
@@ -203,7 +203,7 @@ class Window:
         return self.uses("jax") or self.fact("works_ahead") is True
 
     @property
-    def _meaning(self) -> Mapping[HostClass, Slice]:
+    def meaning(self) -> Mapping[HostClass, Slice]:
         """What the main thread keeps the device from, by what it was found at."""
         if self.host is None:
             return {}

@@ -366,10 +366,8 @@ def test_a_finding_is_as_severe_as_what_is_expected_of_it(
 
 
 def test_nothing_found_is_good_health_only_where_the_time_is_explained() -> None:
-    assert "Nothing worth fixing" in screen(diagnose(traced("h100_qwen05b")))
-    idle = diagnose(traced("a100_event_sync"))
-    if not idle.findings:
-        assert "No known fault was recognised" in screen(idle)
+    # 5% of it waits in the queue, and no rule says why.
+    assert "No known cause: 5% is launched work" in screen(diagnose(traced("h100_qwen05b")))
     assert "Too little is known" in screen(diagnose(window()))
 
 

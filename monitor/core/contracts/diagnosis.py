@@ -165,11 +165,25 @@ class PhaseJson(TypedDict):
     where: list[PlaceJson]
 
 
+class VerdictJson(TypedDict):
+    """The largest part of the time that is no useful work, whether a cure is known or not."""
+
+    text: str
+    # Of the time; ``None``: nothing costs time, or nobody knows how much.
+    share: float | None
+    # The user's lines of it, the largest first.
+    where: list[PlaceJson]
+    fix: FixJson | None
+    # The rule of the finding that it is about; ``None``: no finding is.
+    rule: str | None
+
+
 class DiagnosisJson(TypedDict):
     """The answer of ``monitor diagnose --json``."""
 
     schema: int
     target: str
+    verdict: VerdictJson
     budget: BudgetJson | None
     budget_source: str | None
     not_measured: dict[str, str]

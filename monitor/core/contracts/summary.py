@@ -9,6 +9,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     NotCheckedJson,
     OverheadJson,
     PlaceJson,
+    VerdictJson,
 )
 from whyidle.monitor.core.contracts.trace import JsonObject, LastTraceJson, Unknown
 
@@ -98,6 +99,8 @@ class SummaryJson(RunJson):
     attached: Literal["agent", "outside"]
     method: str
     steps: int | None
+    # ``None`` where it could not be diagnosed.
+    verdict: VerdictJson | None
     findings: list[FindingJson]
     not_checked: list[NotCheckedJson] | None
     unknown: Unknown

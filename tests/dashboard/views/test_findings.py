@@ -144,9 +144,20 @@ def finding(rule: str, lost: list[float] | None = None, **more: object) -> findi
     return {"rule": rule, **timed, **more}
 
 
+def said_of(some: list[findings.Told], rule: str | None) -> findings.Told:
+    return {"findings": some, "verdict": {"text": "It waits.", "rule": rule}}
+
+
+def test_what_the_verdict_is_about_is_said_first() -> None:
+    waits = finding("waits")
+    result = findings.lead(said_of([finding("gc", [0.1, 0.1]), waits], "waits"))
+    assert result is not None
+    assert result.first is waits
+
+
 def test_the_dearest_finding_is_said_first_and_risks_stand_beside_it() -> None:
-    risk, small, dear = finding("memory"), finding("gc", [0.1, 0.1]), finding("input", [0.4, 0.8])
-    result = findings.lead([risk, small, dear])
+    risk, dear, small = finding("memory"), finding("input", [0.4, 0.8]), finding("gc", [0.1, 0.1])
+    result = findings.lead(said_of([risk, dear, small], None))
     assert result is not None
     assert result.first is dear
     assert list(result.beside) == [risk]
@@ -154,10 +165,10 @@ def test_the_dearest_finding_is_said_first_and_risks_stand_beside_it() -> None:
 
 
 def test_where_nothing_costs_time_the_first_of_the_list_is_said() -> None:
-    result = findings.lead([finding("error"), finding("memory")])
+    result = findings.lead(said_of([finding("error"), finding("memory")], None))
     assert result is not None
     assert (result.first["rule"], list(result.beside), result.more) == ("error", [], 1)
-    assert findings.lead([]) is None
+    assert findings.lead(said_of([], None)) is None
 
 
 def test_the_finding_about_a_part_of_the_time_is_one_that_names_lines() -> None:

@@ -1,0 +1,220 @@
+"""The verdict: the largest part of the time that is no useful work, and the line of it.
+
+It names that part whether a cure is known or not. Errors and risks that are sure stand before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final, TypeAlias
+
+from whyidle.monitor.core.finding import LEAST_LOST, Place, Severity
+from whyidle.monitor.core.slices import LOOKS, Slice
+from whyidle.monitor.diagnosis.ranking import LOUD, MOST_OF, Finding
+from whyidle.monitor.rules import Kind
+from whyidle.monitor.signals.account import HostRow, by_line
+from whyidle.monitor.signals.acts import WORDS, Phase
+from whyidle.monitor.signals.user_lines import of_slice
+from whyidle.monitor.signals.window import Window
+
+HEALTHY: Final = f"Nothing worth fixing above {LEAST_LOST[Severity.LOW]:.0%} of the time was found."
+NOTHING_LARGE: Final = (
+    "Nothing stands out: compute takes {compute:.0%}, and no other part 5% of the time."
+)
+NO_REASON: Final = "No known cause: {share:.0%} is idle, and nothing recorded says why."
+NOT_KNOWN: Final = "Too little is known for a verdict."
+SERVES: Final = "No known fault; {}."
+# Only then does nothing else take time.
+COMPUTES: Final = 0.95
+# Smaller parts are no verdict.
+LEAST: Final = LOUD
+MOST_PLACES: Final = 3
+# How a part of the account is said in a sentence, where its name alone does not say it.
+_SAID: Final = {
+    Slice.IDLE_INPUT: "waiting for input",
+    Slice.IDLE_QUEUE: "launched work that has not started",
+    Slice.IDLE_ALLOC: "the allocator of the device",
+    Slice.IDLE_COMPILE: "compiling",
+    Slice.IDLE_SYNC: "waiting for the device",
+    Slice.IDLE_GC: "garbage collection",
+    Slice.IDLE_IO: "waiting for files or others",
+    Slice.IDLE_OTHER_PROCESS: "another process on the device",
+}
+
+
+_At: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The verdict, and the finding that it is about."""
+
+    text: str
+    share: float | None = None
+    where: tuple[Place, ...] = ()
+    finding: Finding | None = None
+
+
+UNJUDGED: Final = Headline(NOT_KNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the time that is no useful work."""
+
+    of: Slice | Phase
+    share: float
+    # The user's lines in it, the largest first.
+    where: tuple[Place, ...]
+    # All lines that it lies under, each time with its share of the main thread.
+    under: tuple[tuple[frozenset[_At], float], ...]
+
+    @property
+    def said(self) -> str:
+        if isinstance(self.of, Phase):
+            return WORDS[self.of]
+        return _SAID.get(self.of) or LOOKS[self.of].words.removeprefix("idle: ")
+
+    @property
+    def unknown(self) -> str:
+        """What is missing: why the device is idle, or what to do about the rest."""
+        is_idle = isinstance(self.of, Slice) and self.of.idle
+        return "No known cause" if is_idle else "No known fix"
+
+
+def headline(window: Window, findings: Sequence[Finding], *, is_known: bool) -> Headline:
+    """Return the verdict over a window, whose findings are in order."""
+    for each in findings:
+        # What its cause stands before ends with that.
+        if each.is_risk and each.behind is None and _is_loud(each):
+            return Headline(f"{_title(each)}.", None, each.found.where, each)
+    known = [(part, _covering(part, findings)) for part in _parts(window)]
+    # Where most of the time is unknown, the largest part may be another.
+    parts = [(part.share, part, by) for part, by in known if by is not None or is_known]
+    share, part, by = max(parts, key=lambda one: one[0], default=(0.0, None, None))
+    first = next((each for each in findings if each.severity is not Severity.INFO), None)
+    if first is not None and first is not by and _speaks(first, share, is_known=by is not None):
+        share, part, by = first.lost, None, first
+    if part is not None or by is not None:
+        return _said(share, part, by)
+    if (serves := _serving(window)) is not None:
+        return serves
+    if not is_known:
+        return UNJUDGED
+    compute = _shares(window).get(Slice.COMPUTE, 0.0)
+    return Headline(HEALTHY if compute > COMPUTES else NOTHING_LARGE.format(compute=compute))
+
+
+def _serving(window: Window) -> Headline | None:
+    """Say where a program works that answers requests, and does not train meanwhile."""
+    serving = window.job.serving
+    if serving is None or serving.trains:
+        return None
+    rows = () if window.host is None else window.host.rows
+    where = by_line(rows, lambda row: row.innermost)[:MOST_PLACES]
+    works = f"its work is mostly{_at(where, between=' ')}"
+    said = works if where else f"its main thread {serving.waits}"
+    return Headline(SERVES.format(said), None, where)
+
+
+def led(findings: Sequence[Finding], first: Finding | None) -> tuple[Finding, ...]:
+    """Put what the verdict is about before all that costs time; the rest stays in order."""
+    at = next((i for i, each in enumerate(findings) if not each.is_risk), len(findings))
+    if first is None or first in findings[: at + 1]:
+        return tuple(findings)
+    return (*findings[:at], first, *(each for each in findings[at:] if each is not first))
+
+
+def _said(share: float, part: _Part | None, by: Finding | None) -> Headline:
+    where = part.where if part is not None else ()
+    if by is not None:
+        where = by.found.where or where
+        title = _title(by)
+        much = f", {'' if part else 'about '}{share:.0%} of the time"
+        much = much if share >= LEAST_LOST[Severity.LOW] and "%" not in title else ""
+        return Headline(f"{title}{much}{_at(where)}.", share or None, where[:MOST_PLACES], by)
+    assert part is not None  # noqa: S101  a claim has its finding
+    if part.of is Slice.IDLE_UNKNOWN:
+        return Headline(NO_REASON.format(share=share), share)
+    text = f"{part.unknown}: {share:.0%} is {part.said}{_at(where, between=' ')}."
+    return Headline(text, share, where[:MOST_PLACES])
+
+
+def _at(where: Sequence[Place], between: str = ", ") -> str:
+    if not where:
+        return ""
+    line = f":{where[0].line}" if where[0].line else ""
+    return f"{between}at {PurePath(where[0].file).name}{line}"
+
+
+def _title(finding: Finding) -> str:
+    return finding.found.title or finding.rule.title
+
+
+def _is_loud(finding: Finding) -> bool:
+    return finding.severity.rank <= Severity.MEDIUM.rank
+
+
+def _speaks(finding: Finding, share: float, *, is_known: bool) -> bool:
+    """Tell whether a finding has the word before a part of the time, whose cause may be known."""
+    gain = finding.found.gain
+    if gain is None:
+        return (finding.found.explains or (LOUD if _is_loud(finding) else 0.0)) >= share
+    if not _is_loud(finding):
+        return gain.low >= share
+    # It may be the cause of a part that none is known of.
+    return finding.lost >= share or (not is_known and gain.high >= MOST_OF * share)
+
+
+def _shares(window: Window) -> dict[Slice, float]:
+    budget = window.budget
+    total = 0 if budget is None else sum(budget["slices"].values())
+    if budget is None or not total:
+        return {}
+    return {part: budget["slices"].get(part, 0) / total for part in Slice}
+
+
+def _parts(window: Window) -> Iterator[_Part]:
+    """Yield what takes so much of the time, and is no useful work."""
+    rows = () if window.host is None else window.host.rows
+    for part, share in _shares(window).items():
+        # Time without work is no loss.
+        lost = share - (window.idles if part is Slice.IDLE_UNKNOWN else 0.0)
+        if part is not Slice.COMPUTE and lost >= LEAST:
+            mine = [row for row in rows if window.meaning.get(row.doing) is part]
+            lines = by_line(mine, lambda row: row.innermost)
+            yield _Part(part, lost, of_slice(window, part) or lines, _under(mine))
+    for phase, share in {} if window.host is None else window.host.phases.items():
+        if phase is not Phase.STEP and share >= LEAST:
+            mine = [row for row in rows if row.phase is phase]
+            lines = by_line(mine, lambda row: row.begins or row.innermost)
+            yield _Part(phase, share, lines, _under(mine))
+
+
+def _under(rows: Sequence[HostRow]) -> tuple[tuple[frozenset[_At], float], ...]:
+    """Return the lines that each row lies under."""
+    return tuple(
+        (frozenset((line.file, line.line) for line in (*row.frames, row.begins) if line), row.share)
+        for row in rows
+    )
+
+
+def _covering(part: _Part, findings: Sequence[Finding]) -> Finding | None:
+    some = [each for each in findings if _covers(each, part)]
+    return min(some, key=lambda each: each.rule.is_last_resort, default=None)
+
+
+def _covers(finding: Finding, part: _Part) -> bool:
+    """Tell whether a finding is about a part: its slice, or most of its lines."""
+    found, gain = finding.found, finding.found.gain
+    if finding.rule.kind is not Kind.TIME or finding.severity is Severity.INFO:
+        return False
+    if gain is not None and gain.high < MOST_OF * part.share:
+        return False
+    if found.slice is part.of:
+        return True
+    mine = {(place.file, place.line) for place in found.where}
+    covered = sum(share for lines, share in part.under if lines & mine)
+    return covered > 0 and covered >= MOST_OF * sum(share for _, share in part.under)

@@ -1,0 +1,130 @@
+"""The verdict: the largest part of the time that is no useful work, with a cure or without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import answer, window
+from whyidle.monitor import rules
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Place, Severity
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.window import Window
+
+EVIDENCE = (Evidence("something", 1.0, "count", "agent"),)
+LINE = Place("/u/train.py", 40, "main", 0.5)
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
+    """Rules of this test's own."""
+    made: dict[str, Rule] = {}
+    monkeypatch.setattr(rules, "load", lambda: made)
+    return made
+
+
+def add(known: dict[str, Rule], name: str, found: Found, **more: Any) -> None:
+    known[name] = Rule(
+        f"Fault {name}", ("D1",), {"pytorch": Fix("Do.", "code")}, lambda _: found, id=name, **more
+    )
+
+
+def gains(low: float, high: float, part: Slice | None = None, **more: Any) -> Found:
+    return Found(Gain.between(low, high), EVIDENCE, slice=part, **more)
+
+
+def spends(**shares: float) -> Window:
+    """Return a window in which slices take these shares, and compute the rest."""
+    parts = {Slice(name): share for name, share in shares.items()}
+    return window(answer({Slice.COMPUTE: 1 - sum(parts.values()), **parts}))
+
+
+def verdict(seen: Window) -> dict[str, Any]:
+    return dict(as_json(diagnose(seen))["verdict"])
+
+
+def order(seen: Window) -> Sequence[str]:
+    return [each["rule"] for each in as_json(diagnose(seen))["findings"]]
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(
+    ("shares", "text", "share"),
+    [
+        ({"idle_dispatch": 0.53}, "No known cause: 53% is host dispatch.", 0.53),
+        ({"idle_input": 0.52, "idle_gc": 0.1}, "No known cause: 52% is waiting for input.", 0.52),
+        ({"exposed_comm": 0.69}, "No known fix: 69% is communication.", 0.69),
+        ({"idle_unknown": 0.24}, "No known cause: 24% is idle, and nothing recorded says", 0.24),
+        # No part is large, and yet not all of it computes.
+        ({"idle_gc": 0.04, "idle_io": 0.04}, "Nothing stands out: compute takes 92%", None),
+        # The healthy twin.
+        ({"idle_gc": 0.03}, "Nothing worth fixing above 1% of the time was found.", None),
+    ],
+)
+def test_the_largest_part_has_the_first_word_though_no_cure_is_known(
+    shares: dict[str, float], text: str, share: float | None
+) -> None:
+    said = verdict(spends(**shares))
+    assert said["text"].startswith(text)
+    assert said["share"] == (None if share is None else pytest.approx(share, abs=1e-3))
+    assert (said["fix"], said["rule"]) == (None, None)
+
+
+@pytest.mark.parametrize("part", [Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.EXPOSED_COPY])
+def test_a_finding_about_that_part_gives_its_title_its_line_and_its_fix(
+    known: dict[str, Rule], part: Slice
+) -> None:
+    add(known, "waits", gains(0.0, 0.5, part, where=(LINE,)))
+    # What gains less for sure was said before it: validation 13% before input 52%.
+    add(known, "sure", gains(0.08, 0.2))
+    seen = spends(**{part: 0.52})
+    said = verdict(seen)
+    assert said["text"] == "Fault waits, 52% of the time, at train.py:40."
+    assert said["share"] == pytest.approx(0.52, abs=1e-3)
+    assert [(each["file"], each["line"]) for each in said["where"]] == [("/u/train.py", 40)]
+    assert said["fix"] == {"text": "Do.", "code": "code"}
+    assert order(seen) == ["waits", "sure"]
+
+
+def test_a_finding_that_explains_little_of_the_part_does_not_stand_for_it(
+    known: dict[str, Rule],
+) -> None:
+    add(known, "small", gains(0.02, 0.1, Slice.IDLE_INPUT))
+    assert verdict(spends(idle_input=0.52))["text"].startswith("No known cause: 52% is waiting")
+    add(known, "hint", Found(None, EVIDENCE, slice=Slice.IDLE_INPUT, severity=Severity.INFO))
+    assert verdict(spends(idle_input=0.52))["rule"] is None
+
+
+def test_what_is_found_in_compute_is_said_where_it_gains_more_than_the_rest_loses(
+    known: dict[str, Rule],
+) -> None:
+    add(known, "double", gains(0.3, 0.5, Slice.COMPUTE))
+    said = verdict(spends(idle_dispatch=0.2))
+    assert said["text"] == "Fault double, about 41% of the time."
+    assert said["rule"] == "double"
+    # It may be the cause of that, too, unless it is much more than it could gain.
+    assert verdict(spends(idle_dispatch=0.6))["rule"] == "double"
+    add(known, "double", gains(0.1, 0.2, Slice.COMPUTE))
+    assert verdict(spends(idle_dispatch=0.6))["rule"] is None
+
+
+@pytest.mark.parametrize("kind", [Kind.ERROR, Kind.MEMORY])
+def test_errors_and_risks_that_are_sure_stand_first(known: dict[str, Rule], kind: Kind) -> None:
+    add(known, "waits", gains(0.4, 0.5, Slice.IDLE_INPUT))
+    add(known, "lost", Found(None, EVIDENCE, severity=Severity.HIGH), kind=kind)
+    seen = spends(idle_input=0.5)
+    assert verdict(seen)["text"] == "Fault lost."
+    assert order(seen) == ["lost", "waits"]
+    # What is only to know is none.
+    add(known, "lost", Found(None, EVIDENCE, severity=Severity.INFO), kind=kind)
+    assert verdict(seen)["rule"] == "waits"
+
+
+@pytest.mark.usefixtures("known")
+def test_without_an_account_nothing_is_called_healthy() -> None:
+    assert verdict(window())["text"] == "Too little is known for a verdict."
+    assert verdict(spends(idle_unknown=0.7))["text"] == "Too little is known for a verdict."
