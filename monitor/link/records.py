@@ -92,13 +92,17 @@ class Stacks(Struct, array_like=True, frozen=True, tag="stacks"):
 
 
 class Steps(Struct, array_like=True, frozen=True, tag="steps"):
-    """Steps that ended during the ``span_ns`` before ``t``, and some of their durations, sorted."""
+    """Steps that ended during the ``span_ns`` before ``t``, and some of their durations, sorted.
+
+    ``unit``: which of what the source may count; steps of two units are not the same.
+    """
 
     t: Natural
     source: Name
     span_ns: Natural
     count: Natural
     durations: Annotated[list[Natural], Meta(max_length=wire.MOST_DURATIONS)]
+    unit: Natural = 0
 
 
 class Compile(Struct, array_like=True, frozen=True, tag="compile"):

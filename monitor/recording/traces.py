@@ -166,9 +166,15 @@ class Traces:
         return replace(member, steps_source=SOURCE) if is_put else member
 
     def step_seconds(self, now: float) -> dict[ProcessKey, float]:
-        """Return how long a step takes, of the process that the last trace is of."""
-        seconds = self._step_seconds(now)
-        return {} if self.last is None or seconds is None else {self.last.key: seconds}
+        """Return how long a step takes, or what repeats, of the process last traced."""
+        last, seconds = self.last, self._step_seconds(now)
+        if last is None:
+            return {}
+        repeats = last.steps.get("repeats_ns")
+        if seconds is None and repeats and last.age(now) <= FRESH_SECONDS:
+            # Turns of a loop may have been taken for steps that are none.
+            seconds = repeats / 1e9
+        return {} if seconds is None else {last.key: seconds}
 
     def _step_seconds(self, now: float) -> float | None:
         """Return what the last trace says of a step, where it still may be so."""

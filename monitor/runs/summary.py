@@ -33,10 +33,12 @@ THREADS, SHORT_LIVED = "thread_stacks", "short_lived_stacks"
 READS, COMPILES = "reads", "compiles"
 # A single one is news.
 COMPILED = "compile"
+# From here on steps are of another kind: none before can be compared with them.
+UNIT = "unit"
 # Something has stopped a process; or lets it go on, or has ended it.
 STOPPED, GOES_ON = "stopped", "goes_on"
 # What comes all the time is shown as sums.
-ROLLING = frozenset({PAIR, STACKS, THREADS, SHORT_LIVED, READS, COMPILES})
+ROLLING = frozenset({PAIR, STACKS, THREADS, SHORT_LIVED, READS, COMPILES, UNIT})
 # What a page and a person can hold; a long run has more.
 MOST_EVENTS = 200
 MOST_STACKS = 4000

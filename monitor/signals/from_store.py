@@ -24,6 +24,7 @@ from whyidle.monitor.runs.summary import (
     SHORT_LIVED,
     STACKS,
     THREADS,
+    UNIT,
     Watched,
     event_data,
     in_order,
@@ -248,7 +249,10 @@ def _principal(reader: Reader, run: Run) -> Watched | None:
 
 
 def _steady(reader: Reader, run: Run, who: Watched | None, span: Span) -> Span:
-    """Leave out what came before the first steps; all of it counts where none are known."""
+    """Leave out what came before the first steps of the last kind; all counts without any."""
+    changed = _changed(reader, run, who)
+    if changed is not None and span.start_ms < changed < span.end_ms:
+        return Span(min(changed + SETTLING_MS, span.end_ms - 1), span.end_ms)
     points = _series(reader, m.JOB_STEPS, (run.id,), span)
     first = next((point.ts_ms for point in points if point.mean), None)
     if first is None:
@@ -258,6 +262,13 @@ def _steady(reader: Reader, run: Run, who: Watched | None, span: Span) -> Span:
         return span
     latest = span.start_ms + int((span.end_ms - span.start_ms) * MOST_WARM)
     return Span(min(max(first + SETTLING_MS, span.start_ms), latest), span.end_ms)
+
+
+def _changed(reader: Reader, run: Run, who: Watched | None) -> int | None:
+    """Return when its steps became of another kind for the last time."""
+    whose = () if who is None else subjects(reader, run, who)
+    events = [e for s in whose for e in reader.events_of(run.id, UNIT, Scope.PROCESS, s, 1)]
+    return max((event.ts_ms for event in events), default=None)
 
 
 def _compiled(reader: Reader, run: Run, span: Span) -> int | None:

@@ -32,6 +32,7 @@ def contract(
     trace, steps = analysis.trace, analysis.steps
     devices = [_device(analysis, report) for report in analysis.devices]
     median = None if steps.median is None else to_ns(steps.median, trace.ticks_per_ns)
+    repeats = None if steps.repeats is None else to_ns(steps.repeats, trace.ticks_per_ns)
     budget = total([device["budget"] for device in devices], len(steps.start))
     spans = [device["budget"]["total_ns"] for device in devices]
     covers = None if window is None else window.to_json(spans)
@@ -49,6 +50,7 @@ def contract(
             "median_ns": median,
             "source": steps.source,
             "how": steps.how,
+            "repeats_ns": repeats,
             "unknown": {"median_ns": steps.how} if median is None else {},
         },
         "budget": budget,

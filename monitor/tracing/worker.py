@@ -90,6 +90,7 @@ def understand(order: Order) -> JsonObject:
             "median_ns": steps["median_ns"],
             "source": steps["source"],
             "how": steps["how"],
+            "repeats_ns": steps.get("repeats_ns"),
         },
         "window": answer["window"],
         "kinds": sorted({device["kind"] for device in answer["devices"]}),

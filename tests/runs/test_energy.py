@@ -84,7 +84,8 @@ def test_a_job_without_a_gpu_has_none(tmp_path: Path) -> None:
 def test_the_summary_says_what_traces_cost(tmp_path: Path) -> None:
     summary = recorded(tmp_path, owned=())
     cost = {"traces": 3, "traces_held_s": 0.041}
-    diagnosis: Any = {"overhead": cost, "findings": [], "not_checked": [], "is_known": True}
+    said = {"text": "Nothing stands out."}
+    diagnosis: Any = {"overhead": cost, "verdict": said, "findings": [], "not_checked": []}
     found = replace(summary, diagnosis=diagnosis)
     assert ", 41.0 ms for the last 3 traces" in summary_page(found)
     assert jsonl.summary_object(found)["overhead"] == cost

@@ -30,6 +30,8 @@ class StepsJson(TypedDict):
     median_ns: int | None
     source: str
     how: str
+    # How long what repeats takes, where that agrees with no count of the job's steps.
+    repeats_ns: NotRequired[int | None]
 
 
 class WindowFactsJson(TypedDict):

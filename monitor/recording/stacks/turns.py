@@ -1,17 +1,19 @@
 """Steps by the turns of the job's own loop, for a job in which nothing else counts them.
 
 The loops of a job turn at different rates: epochs, steps, what a step repeats. Where a trace says
-how long a step takes, the loop that agrees with it counts. Otherwise it is the outermost function
-in which a loop turned some times in the first seconds, and there the loop that turns most often, as
-long as it seldom begins anew: what a step repeats does so all the time. It stays chosen, so that
-epochs, which turn later, do not take its place.
+how long a step takes, or what repeats, the loop that agrees with it counts. Otherwise it is the
+outermost function in which a loop turned some times in the first seconds, and there the loop that
+turns most often, as long as it seldom begins anew: what a step repeats does so all the time. It
+stays chosen, so that epochs, which turn later, do not take its place.
+
+Between two looks a loop may have begun anew more than once. The loop around it knows how often.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,6 +51,9 @@ class _Turned:
     highest: int
     turns: int = 0
     restarts: int = 0
+    # Looks between which the loop around it turned, and in how many of them it fell.
+    rounds: int = 0
+    falls: int = 0
     # What all growths are multiples of, and how many were seen.
     unit: int = 0
     grew: int = 0
@@ -56,14 +61,18 @@ class _Turned:
     # When, and how many turns, restarts and growths until then.
     seen: deque[tuple[int, int, int, int]] = field(default_factory=deque)
 
-    def look(self, count: Count, now_ns: int) -> None:
-        """Take in where it stands now."""
+    def look(self, count: Count, now_ns: int, around: int = 0) -> None:
+        """Take in where it stands now; ``around``: turns of the loop around it since the last."""
         grown = count.value - self.value
         self.lowest, self.highest = min(self.lowest, count.value), max(self.highest, count.value)
-        if grown < 0:
-            # It went to its end and began anew.
-            self.restarts += 1
-            grown = self.highest - self.value + count.value - self.lowest
+        if around:
+            self.rounds, self.falls = self.rounds + 1, self.falls + (grown < 0)
+        # It went to its end and began anew: at least once where it now stands before.
+        is_exact = around > 0 and self.is_nested
+        if restarts := around if is_exact else int(grown < 0):
+            self.restarts += restarts
+            # What it holds is one more than what lies between its ends.
+            grown = max(0, grown + restarts * (self.highest - self.lowest + is_exact))
         if grown:
             self.unit, self.grew = math.gcd(self.unit, grown), self.grew + 1
         self.turns += grown
@@ -77,6 +86,21 @@ class _Turned:
         """Its turns a second."""
         (since, turned, *_), (until, turns, *_) = self.seen[0], self.seen[-1]
         return (turns - turned) * SECOND / max(1, until - since)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it begins anew with each turn of the loop around it.
+
+        It then falls as often as not; one that lasts, as an iterator in a variable does, seldom.
+        """
+        return self.rounds >= LEAST_TURNS and self.falls >= OFTEN * self.rounds
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its turns are known however often it begins anew, and they are no few each."""
+        (_, turned, restarted, _), (_, turns, restarts, _) = self.seen[0], self.seen[-1]
+        few = restarts - restarted > MOST_RESTARTS * (turns - turned)
+        return self.is_nested and turns - turned >= LEAST_TURNS and not few
 
     @property
     def is_restless(self) -> bool:
@@ -102,12 +126,14 @@ class Turns:
     """Takes the counters of one process."""
 
     def __init__(self) -> None:
-        # What a trace says of a step.
+        # What a trace says of a step, or of what repeats.
         self.step_s: float | None = None
         self._loops: dict[Loop, _Turned] = {}
         self._chosen: Loop | None = None
         # Until when, and up to which turn, steps were told.
         self._until: tuple[int, int] = 0, 0
+        # How often another loop was chosen.
+        self._unit = 0
         self._began = 0
 
     @property
@@ -118,14 +144,18 @@ class Turns:
     def look(self, found: Mapping[Loop, Count], now_ns: int) -> None:
         """Take in where all counters stand."""
         self._began = self._began or now_ns
-        for loop, count in found.items():
-            if loop in self._loops:
-                self._loops[loop].look(count, now_ns)
-            elif len(self._loops) < MOST_LOOPS:
-                new = self._loops[loop] = _Turned(
-                    count.place, count.value, count.value, count.value
-                )
-                new.look(count, now_ns)
+        turned: dict[Loop, int] = {}
+        for loop, around in _nested(found):
+            count = found[loop]
+            if loop not in self._loops:
+                if len(self._loops) == MOST_LOOPS:
+                    continue
+                now = count.value
+                self._loops[loop] = _Turned(count.place, now, now, now)
+            mine = self._loops[loop]
+            before = mine.turns
+            mine.look(count, now_ns, turned.get(around, 0) if around else 0)
+            turned[loop] = mine.turns - before
         gone = [x for x, t in self._loops.items() if t.at_ns < now_ns - REACH_NS]
         for loop in gone:
             del self._loops[loop]
@@ -141,22 +171,25 @@ class Turns:
         if chosen != self._chosen:
             # Not what it turned before it was chosen: another may have counted then.
             self._chosen, self._until = chosen, (turned.at_ns, turned.turns)
+            self._unit += 1
             return None
         since, before = self._until
         count, span = turned.turns - before, turned.at_ns - since
         if count <= 0 or span <= 0:
             return None
         self._until = turned.at_ns, turned.turns
-        return Steps(now_ns, LOOP, span, count, [span // count])
+        return Steps(now_ns, LOOP, span, count, [span // count], self._unit)
 
     def _choose(self, now_ns: int) -> Loop | None:
         steady = {x: t.rate for x, t in self._loops.items() if t.is_steady}
         if self.step_s:
-            agrees = {x: abs(math.log(rate * self.step_s)) for x, rate in steady.items()}
+            known = steady | {x: t.rate for x, t in self._loops.items() if t.is_counted}
+            agrees = {x: abs(math.log(rate * self.step_s)) for x, rate in known.items()}
             least = min(agrees.values(), default=math.inf)
             if least <= math.log(AGREES):
                 return self._kept([x for x in agrees if agrees[x] <= least + math.log(ALIKE)])
-        stays = self._chosen is not None and not self._loops[self._chosen].is_restless
+        mine = None if self._chosen is None else self._loops[self._chosen]
+        stays = mine is not None and (mine.is_counted or not mine.is_restless)
         if stays or now_ns - self._began < SETTLED_NS:
             return self._chosen if stays else None
         iterators = {x: r for x, r in steady.items() if x.is_iterator}
@@ -172,3 +205,15 @@ class Turns:
     def _kept(self, alike: list[Loop]) -> Loop:
         """Of those that turn alike the one that was chosen stays."""
         return self._chosen if self._chosen in alike else min(alike)
+
+
+def _nested(found: Iterable[Loop]) -> Iterator[tuple[Loop, Loop | None]]:
+    """Yield all counters from the outermost in, iterators with the loop that is around them."""
+    # Iterators that feed each other, and those in a zip, lie under the same slot.
+    latest: list[Loop] = []
+    for loop in sorted(found):
+        while latest and (loop.depth, loop.slots[0]) == (latest[-1].depth, latest[-1].slots[0]):
+            latest.pop()
+        yield loop, latest[-1] if latest and loop.is_iterator else None
+        if loop.is_iterator:
+            latest.append(loop)

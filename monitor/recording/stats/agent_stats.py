@@ -34,6 +34,7 @@ from whyidle.monitor.recording.stats.stalls import Compiles, Pauses
 from whyidle.monitor.recording.stats.step_times import StepTimes
 from whyidle.monitor.recording.stats.totals import ProcessTotals
 from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.runs.summary import UNIT
 
 FRAMEWORK = "framework"
 # The kind of all events of `monitor try`; who turned a knob writes down the others.
@@ -173,6 +174,7 @@ class AgentStats:
         self._pauses = Pauses(key)
         self._readbacks = Readbacks(key)
         self._taken_back = TakenBack(key)
+        self._units: list[JobEvent] = []
         self._fresh = Reading()
         self._gauged: int | None = None
 
@@ -220,7 +222,8 @@ class AgentStats:
 
     def events(self, now_ns: int, *, ending: bool = False) -> list[JobEvent]:
         """Return what is due to be kept."""
-        return [
+        others, self._units = self._units, []
+        return others + [
             event
             for what in (
                 self.frameworks, self._compiles, self._pauses, self._readbacks, self.where,
@@ -233,8 +236,8 @@ class AgentStats:
         match record:
             case Stacks():
                 self.where.take(record, at_ns)
-            case Steps() if self.steps.take(record, at_ns):
-                self._counted.take_steps(record)
+            case Steps():
+                self._take_steps(record, at_ns)
             case LongGc():
                 self._pauses.take(record, at_ns)
             case Compile():
@@ -247,6 +250,17 @@ class AgentStats:
                 self._taken_back.take(record)
             case _:
                 pass
+
+    def _take_steps(self, record: Steps, at_ns: int) -> None:
+        before = self.steps.source, self.steps.unit
+        if not self.steps.take(record, at_ns):
+            return
+        self._counted.take_steps(record)
+        is_other = before[0] is not None and before != (record.source, record.unit)
+        if is_other and len(self._units) < LONGEST_LIST:
+            text = f"Steps of process {self.key.pid} are of another kind from now on."
+            data = {"source": record.source}
+            self._units.append(JobEvent(UNIT, self.key, text, data=data, is_news=False))
 
     def _gauge(self, gauges: Gauges, at_ns: int, damaged: int, *, is_last: bool) -> None:
         at = gauges.values.get(wire.PHASE_AT)

@@ -51,6 +51,7 @@ class StepTimes:
     def __init__(self) -> None:
         # What marks the steps; ``None``: no step is known yet.
         self.source: str | None = None
+        self.unit = 0
         # How far back "now" reaches.
         self.window_ns = WINDOW_NS
         self._seen: deque[_Seen] = deque(maxlen=MOST_RECORDS)
@@ -64,9 +65,9 @@ class StepTimes:
             return False
         durations = [ns for ns in steps.durations if ns][: steps.count]
         span = steps.span_ns
-        if steps.source != self.source:
+        if (steps.source, steps.unit) != (self.source, self.unit):
             # Another kind of step: nobody counted before the first of them began.
-            self.source, self.window_ns = steps.source, WINDOW_NS
+            self.source, self.unit, self.window_ns = steps.source, steps.unit, WINDOW_NS
             self._seen.clear()
             mean = sum(durations) / len(durations) if durations else span / steps.count
             span = min(span, round(mean * steps.count))

@@ -152,8 +152,9 @@ class ProcessTotals:
 
     def __init__(self) -> None:
         self.steps = 0
-        # What marked the last of them.
+        # What marked the last of them, and in which unit.
         self.source: str | None = None
+        self._unit = 0
         self._spread = Spread()
         self._stretches = Stretches()
         # Of each total: what it grew by, and in how long.
@@ -167,9 +168,9 @@ class ProcessTotals:
 
     def take_steps(self, steps: Steps) -> None:
         """Count steps; of more than one kind of step the last kind counts."""
-        if steps.source != self.source:
+        if (steps.source, steps.unit) != (self.source, self._unit):
             self.steps, self._spread, self._stretches = 0, Spread(), Stretches()
-        self.source = steps.source
+        self.source, self._unit = steps.source, steps.unit
         self.steps += steps.count
         if steps.durations:
             self._spread.add(steps.durations, steps.count / len(steps.durations))

@@ -37,6 +37,8 @@ class TraceSteps:
     start: Ints
     end: Ints
     how: str
+    # How long what repeats takes, in ticks, where that is no step of the job.
+    repeats: int | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -99,7 +101,7 @@ def agreeing(found: TraceSteps, step_ns: int | None, ticks_per_ns: int) -> Trace
     if abs(took_ns - step_ns) <= AGREES * step_ns:
         return found
     none = np.zeros(0, np.int64)
-    return TraceSteps("none", none, none, NO_STEP.format(took=took_ns / 1e6))
+    return TraceSteps("none", none, none, NO_STEP.format(took=took_ns / 1e6), took)
 
 
 def as_run(trace: Trace, found: TraceSteps) -> TraceSteps:

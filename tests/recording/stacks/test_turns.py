@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,70 @@ def test_a_loop_that_is_gone_is_forgotten() -> None:
     seen(turns, 12 + REACH_NS / SECOND, {})
     assert turns.take(round(40 * SECOND)) is None
     assert turns.place is None
+
+
+BATCH = Loop(0, 4, (2,), is_iterator=True)
+# It lies in a variable and lasts: it begins anew with each turn of no loop.
+STORED = Loop(0, 4, (0,), is_iterator=True)
+
+
+@pytest.mark.parametrize(
+    ("loops", "rate"),
+    [
+        # One function holds both loops; or the inner one stands in a function that it calls.
+        ({EPOCH: lambda at: 7 * at, BATCH: lambda at: (7 * at % 1) * 48}, 7 * 48),
+        ({EPOCH: lambda at: 2 * at, STEP: lambda at: (2 * at % 1) * 170}, 2 * 170),
+        # Epochs that are slow.
+        ({EPOCH: lambda at: 0.7 * at, BATCH: lambda at: (0.7 * at % 1) * 400}, 0.7 * 400),
+    ],
+)
+def test_a_loop_that_begins_anew_all_the_time_is_counted_where_a_trace_agrees(
+    loops: Mapping[Loop, Callable[[float], float]], rate: float
+) -> None:
+    turns, told, units = Turns(), 0, set()
+    inner = max(loops)
+    clock = random.Random(3)
+    at = 1.0
+    while at < 41:
+        at += clock.uniform(0.1, 0.3)
+        seen(turns, at, {loop: place(at) for loop, place in loops.items()})
+        # What repeats takes less while nobody watches.
+        turns.step_s = 1.3 / rate if at > 11 else None
+        steps = turns.take(round(at * SECOND))
+        if steps and at > 21:
+            told += steps.count
+            units.add(steps.unit)
+    assert turns._chosen == inner
+    assert told == pytest.approx(20 * rate, rel=0.04)
+    assert len(units) == 1
+    # The trace is of no use any more after some time.
+    turns.step_s = None
+    seen(turns, 41.2, {loop: place(41.2) for loop, place in loops.items()})
+    later = turns.take(round(41.2 * SECOND))
+    assert later is not None
+    assert later.unit in units
+
+
+@pytest.mark.parametrize("stored", [lambda at: (20 * at) % 900, lambda at: 20 * at])
+def test_what_lasts_is_in_no_loop(stored: Callable[[float], float]) -> None:
+    """A healthy twin: an iterator in a variable, which each step takes a batch from."""
+    turns, told = Turns(), 0
+    for tick in range(400):
+        at = 1 + tick / 10
+        seen(turns, at, {STORED: stored(at), BATCH: 20 * at})
+        steps = turns.take(round(at * SECOND))
+        told += steps.count if steps and at > 11 else 0
+    assert turns._chosen in {BATCH, STORED}
+    assert told == pytest.approx(20 * 30, rel=0.05)
+
+
+def test_another_loop_is_another_unit() -> None:
+    turns, units = Turns(), []
+    for tick in range(300):
+        at = 1 + tick / 10
+        seen(turns, at, {EPOCH: at, STEP: 20 * at})
+        turns.step_s = 0.05 if at > 15 else None
+        steps = turns.take(round(at * SECOND))
+        units += [steps.unit] if steps else []
+    assert sorted(set(units)) == [1, 2]
+    assert units == sorted(units)
