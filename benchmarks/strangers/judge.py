@@ -40,8 +40,9 @@ def judged(
     with opened(recording) as (store, seen):
         window = of_run(store, "last")
         answer = diagnose.as_json(diagnose.diagnose(window))
-        steps = window.job.mean(m.JOB_STEPS)
+        said = window.job.mean(m.JOB_STEPS)
         run = Reader.open(store).runs()[0]
+        steps = _steps(None if said is None else said.value, seen, run, window.job.warm_s)
     found = [f for f in answer["findings"] if f["severity"] != "info"]
     first = found[0] if found else None
     loud = [f for f in found if f["severity"] in LOUD]
@@ -57,7 +58,7 @@ def judged(
         "loud": [followed(case, f, measured) for f in loud],
         "missed": list(missed(case, found, measured)),
         "unspoken": _unspoken(answer),
-        "steps": _steps(None if steps is None else steps.value, seen, run),
+        "steps": steps,
         "widths": [round(f["speedup"][1] / f["speedup"][0], 3) for f in found if f["speedup"]],
         "weight": _weight(seen),
         "unharmed": seen["unharmed"],
@@ -115,9 +116,9 @@ def _unspoken(answer: Mapping[str, Any]) -> float:
     return round(sum(answer["unexplained"].values()), 4)
 
 
-def _steps(said: float | None, seen: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """Return the steps a second while it was recorded, as counted by both."""
-    began = run.started_ms / 1000 - seen["attached_at"]
+def _steps(said: float | None, seen: Mapping[str, Any], run: Run, warm_s: float) -> dict[str, Any]:
+    """Return the steps a second as counted by both, of the time that is spoken of."""
+    began = run.started_ms / 1000 + warm_s - seen["attached_at"]
     ended = (run.ended_ms or math.inf) / 1000 - seen["attached_at"]
     looks = [look for look in seen["meanwhile"] if began <= look[0] <= ended]
     true = (looks[-1][1] - looks[0][1]) / (looks[-1][0] - looks[0][0]) if len(looks) > 1 else 0.0

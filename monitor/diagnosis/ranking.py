@@ -177,7 +177,9 @@ def _with_causes_first(ordered: list[Finding]) -> list[Finding]:
             cause = max(causes, key=lambda one: one.lost)
             ordered.remove(each)
             at = ordered.index(cause)
-            ordered[at : at + 1] = [_with(cause, [each.rule.id]), _with(each, (), cause.rule.id)]
+            # Said once, and loud once.
+            symptom = replace(each, found=replace(each.found, severity=Severity.LOW))
+            ordered[at : at + 1] = [_with(cause, [each.rule.id]), _with(symptom, (), cause.rule.id)]
     return ordered
 
 

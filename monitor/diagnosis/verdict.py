@@ -185,6 +185,9 @@ def _parts(window: Window) -> Iterator[_Part]:
         if part is not Slice.COMPUTE and lost >= LEAST:
             mine = [row for row in rows if window.meaning.get(row.doing) is part]
             lines = by_line(mine, lambda row: row.innermost)
+            if part is Slice.IDLE_DISPATCH:
+                # What is launched in between comes from where the thread mostly is.
+                lines = lines or by_line(rows, lambda row: row.innermost)
             yield _Part(part, lost, of_slice(window, part) or lines, _under(mine))
     for phase, share in {} if window.host is None else window.host.phases.items():
         if phase is not Phase.STEP and share >= LEAST:

@@ -370,7 +370,10 @@ def _trend(points: Sequence[Point]) -> Trend | None:
     middle = len(values) // 2
     early, late = (_grown(part) for part in (values[: middle + 1], values[middle:]))
     holding = late / early if early > 0 else 0.0
-    return Trend(values[0], values[-1], slope, holding)
+    # What grew at once does not go on: a line through all of it would.
+    steady = (early + late) / (times[-1] - times[0])
+    per_s = min(slope, max(0.0, steady)) if slope > 0 else slope
+    return Trend(values[0], values[-1], per_s, holding)
 
 
 def _range(metric: Metric, points: Sequence[Point]) -> dict[Metric, tuple[float, float]]:

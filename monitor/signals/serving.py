@@ -96,8 +96,10 @@ def _idles(job: Recorded, what: Awaited, threads: StackSamples, waits: _Waits) -
         for_others = _share(job.stacks, waits, {what})
         return max(0.0, 1.0 - _running(job, threads) / for_others)
     if what is Awaited.SLEEP:
-        # A loop that is known to turn sleeps in each of its turns.
-        return 0.0 if job.means.get(m.JOB_STEPS) else 1.0
+        # A loop that is known to turn sleeps in each of its turns: for nothing, unless others of
+        # the job have the cores meanwhile.
+        is_helped = job.steps_by in OF_ANYTHING and _running(job, threads) >= 1.0
+        return 1.0 if is_helped or not job.means.get(m.JOB_STEPS) else 0.0
     return 1.0 if what in ORDERS else 0.0
 
 

@@ -149,6 +149,8 @@ def test_memory_that_grows_by_what_is_found_stays_behind_it(known: dict[str, Rul
     found = diagnose(window())
     assert names(found) == ["compiled", "growing"]
     assert found.findings[1].behind == "compiled"
+    # It is said, and not shouted a second time.
+    assert found.findings[1].severity is Severity.LOW
     assert found.findings[0].also_seen == ("growing",)
     # A cause that surely costs less than the others is one all the same.
     add(known, "compiled", Found(Gain.between(0.08, 0.5), EVIDENCE))

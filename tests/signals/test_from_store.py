@@ -110,6 +110,15 @@ def test_a_level_that_settles(tmp_path: Path) -> None:
     assert window.job.trends[m.JOB_RSS].holding < 0.3
 
 
+@pytest.mark.parametrize("at", [5, 44, 60, 85])
+def test_what_rises_at_once_does_not_go_on(at: int, tmp_path: Path) -> None:
+    """Another program of the framework is loaded; its level creeps on."""
+    window = record(
+        tmp_path, 90, lambda s: {**ten_steps(s), m.JOB_RSS: 1e9 + 1e4 * s + 2e9 * (s > at)}
+    )
+    assert window.job.trends[m.JOB_RSS].per_s == pytest.approx(1e4, rel=0.5)
+
+
 def test_only_the_last_seconds(tmp_path: Path) -> None:
     window = record(
         tmp_path,

@@ -19,6 +19,7 @@ from whyidle.monitor.render.findings import screen
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.awaited import Awaited
 from whyidle.monitor.signals.portable import dump, load
+from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.window import Window
 
 LIB = "/usr/lib/python3.11"
@@ -344,6 +345,30 @@ def test_a_thread_that_trains_has_steps_and_gains(tmp_path: Path) -> None:
     assert job.job.serving.by_threads
     assert not job.serves
     assert job.paced_by == "steps"
+
+
+SLEEPS = """
+import time
+def watch(model):
+    for episode in range(100):
+        score(model)  # score
+        time.sleep(1.0)  # sleep
+watch(model)  # main
+"""
+
+
+@pytest.mark.parametrize("cores", [0.0, 0.3, 0.9])
+def test_a_sleep_is_no_loss_while_other_processes_of_the_job_work(
+    cores: float, tmp_path: Path
+) -> None:
+    """Healthy twins: nobody works meanwhile, or hardly; then the loop could turn sooner."""
+    helpers = tuple(Helper(cores) for _ in range(2) if cores)
+    rows = (("sleep main", None, None, 270, 270), ("score main", MODEL, MODEL, 30, 0))
+    more = {"steps_by": "loop", "helpers": helpers}
+    job = Program(SLEEPS, rows, more=more).window(tmp_path, BUSY | {m.JOB_STEPS: 1.0})
+    assert job.host is not None
+    assert any(row.frames[0].line == 6 for row in job.host.rows) is (cores < 0.5)
+    assert isinstance(judge("host_code", job), Found) is (cores < 0.5)
 
 
 def test_threads_that_were_not_sampled_are_not_made_up(tmp_path: Path) -> None:
