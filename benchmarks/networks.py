@@ -88,3 +88,20 @@ class Euler(nn.Module):
 def normed(width: int) -> nn.Module:
     """Return a layer between two norms."""
     return nn.Sequential(nn.LayerNorm(width), nn.SiLU(), nn.Linear(width, width))
+
+
+class Piece(nn.Module):
+    """What is called once for each piece of a row: two layers, and so many operations more."""
+
+    def __init__(self, width: int, more: int) -> None:
+        super().__init__()
+        self.given, self.kept = nn.Linear(2 * width, width), nn.Linear(2 * width, width)
+        self.more = more
+
+    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Go on by one piece."""
+        both = torch.cat([x, state], 1)
+        out = self.given(both)
+        for _ in range(self.more):
+            out = torch.tanh(out) * 1.01
+        return torch.log_softmax(out, 1), self.kept(both)

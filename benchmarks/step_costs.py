@@ -7,7 +7,10 @@ Rows of tokens that are padded beside the same rows as long as they need to be: 
 each part of a row less. Layers that nobody updates, with gradients and without: what part of the
 step the backward pass takes, and what comes back, with something trained below them or nothing.
 Small networks as Python runs them and compiled: how many operators a step has, what part of it they
-compute in beyond 13 us each, and what part comes back.
+compute in beyond 13 us each, and what part comes back. A small network that is called once for each
+piece of a row, rows of 4 to 12 pieces one after the other, and for one observation at a time: how
+many operators a call has, what part comes back of it compiled, and how many times more rows a
+second it takes where 64 go through it at once, padded.
 Both ways of a pair take turns, so that a slow moment of the machine meets both.
 
 Run: .venv/bin/python benchmarks/step_costs.py [--json]
@@ -16,6 +19,7 @@ Run: .venv/bin/python benchmarks/step_costs.py [--json]
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import sys
@@ -23,7 +27,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +41,7 @@ from benchmarks.networks import (
     Cell,
     Coupling,
     Euler,
+    Piece,
     convolution,
     normed,
     perceptron,
@@ -58,15 +63,17 @@ NAMES = {
 }
 
 
-def in_turns(*steps: Callable[[], object]) -> list[float]:
+def in_turns(
+    *steps: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
     """Return the milliseconds of each of these, which take turns."""
     taken = [0.0 for _ in steps]
     for turn in range(-3, TURNS):
         for at, step in enumerate(steps):
-            began = time.perf_counter()
+            began = clock()
             step()
             if turn >= 0:
-                taken[at] += 1e3 * (time.perf_counter() - began) / TURNS
+                taken[at] += 1e3 * (clock() - began) / TURNS
     return taken
 
 
@@ -326,6 +333,76 @@ def compiled() -> dict[str, dict[str, float]]:
     return found
 
 
+# Operations beside the layers of a network that is called for each piece.
+MORE: Final = (0, 5, 10, 20, 40)
+ROWS: Final = 64
+
+
+def piece_by_piece(more: int, rows: int, *, fused: bool = False) -> Callable[[], None]:
+    """Return a step over rows of letters, of other lengths each time; padded if they are many."""
+    network = Piece(64, more)
+    run: Any = torch.compile(network) if fused else network
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+    lengths = itertools.cycle([12] if rows > 1 else [6, 11, 4, 8, 12, 7, 9, 5])
+
+    def step() -> None:
+        state = torch.zeros(rows, 64)
+        optimizer.zero_grad()
+        out = state
+        for x in torch.randn(next(lengths), rows, 64):
+            out, state = run(x, state)
+        out.square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def one_observation(more: int, rows: int, *, fused: bool = False) -> Callable[[], None]:
+    """Return what a policy does for an observation, or for those of many environments."""
+    network = Piece(64, more)
+    run: Any = torch.compile(network) if fused else network
+    x, state = torch.randn(2, rows, 64)
+
+    def step() -> None:
+        with torch.no_grad():
+            run(x, state)
+
+    return step
+
+
+def called() -> dict[str, dict[str, float]]:
+    """Return what comes back of small networks that are called for little: compiled, and batched.
+
+    A turn is eight steps, which have each length once.
+    """
+    found = {}
+    for kind, (more, calls) in itertools.product(
+        (piece_by_piece, one_observation), ((n, 62) for n in MORE)
+    ):
+        # One network after the other is the same code to the compiler, which gives up on it.
+        torch.compiler.reset()
+        ways = kind(more, 1), kind(more, 1, fused=True), kind(more, ROWS)
+        # All of it runs in this thread and that of the backward pass.
+        before, after, batched = in_turns(*map(_eight, ways), clock=time.process_time)
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            _eight(ways[0])()
+        own = sum(each.count for each in seen.key_averages() if each.key.startswith("aten::"))
+        found[f"{kind.__name__}, {more} more"] = {
+            "operators": round(own / (calls if kind is piece_by_piece else 8)),
+            "comes_back": round(1 - after / before, 2),
+            "rows": round(ROWS * before / batched, 1),
+        }
+    return found
+
+
+def _eight(step: Callable[[], None]) -> Callable[[], None]:
+    def turn() -> None:
+        for _ in range(8):
+            step()
+
+    return turn
+
+
 def main() -> None:
     """Print them."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -340,6 +417,7 @@ def main() -> None:
         "padded_rows": padded(),
         "gradients_that_nobody_uses": unused(),
         "small_operators": compiled(),
+        "called_for_little": called(),
     }
     if given.json:
         print(json.dumps(result))

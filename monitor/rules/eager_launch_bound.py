@@ -21,7 +21,9 @@ A trace with stacks or shapes slows the host down, and shows more of this than t
 that change make `torch.compile` compile again and again; mark them dynamic. Collectives,
 data-dependent Python and printing break the graph at their place: what is outside of it is still
 launched one by one. Where no loader of PyTorch's says how many samples a step has, on a CPU, the
-range begins at nothing, and the cure is to compute more at once.
+range begins at nothing, and the cure is to compute more at once. A model that is called for each
+letter of a word, or for one observation at a time, gets slower compiled, as each call of it has a
+price: that is `tiny_work`.
 
 ## Documents
 D5 (its `tf.function` is TensorFlow's way to the same).
@@ -35,6 +37,7 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdi
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.operators import computing, overhead
+from whyidle.monitor.signals.small_calls import small_calls
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
@@ -106,7 +109,7 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
         return window.lacks(Need.STEPS)
     batch = window.fact("batch_size")
     is_batched = isinstance(batch, int)
-    small = is_batched and batch < SMALL_BATCH
+    small = (is_batched and batch < SMALL_BATCH) or small_calls(window, trace) is not None
     # What products take a compiler leaves: it calls the same ones.
     share = min(cost.share, 1 - computing(trace))
     if share < MOSTLY or small or _is_compiled(trace):
@@ -136,9 +139,7 @@ rule = Rule(
     fixes={
         "pytorch": Fix(
             "Compile the model; on a GPU into CUDA graphs.",
-            """\
-model.compile(mode="reduce-overhead" if torch.cuda.is_available() else None)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)""",
+            'model.compile(mode="reduce-overhead" if torch.cuda.is_available() else None)',
         ),
     },
     detect=detect,

@@ -2,8 +2,9 @@
 
 ## What it sees
 On a CPU, how many operators a step has for the time that it takes the main thread, with a small
-batch. On a GPU, in a trace, that most kernels are over in less time than it takes to launch one,
-while most of the memory of the GPU is free.
+batch; where nobody knows the batch, that a trace shows each layer called several times in a step
+with few operators for each call. On a GPU, in a trace, that most kernels are over in less time than
+it takes to launch one, while most of the memory of the GPU is free.
 
 ## Why it costs
 To launch an operator, and to update the parameters, takes the same for 8 samples as for 512. A
@@ -11,7 +12,10 @@ step of few samples pays it for each few, and the device has nothing to fill its
 
 ## How to fix
 A larger batch, until the memory is well used or the samples a second no longer rise; scale the
-learning rate with it. In JAX `jax.vmap` over more samples does the same.
+learning rate with it. In JAX `jax.vmap` over more samples does the same. Rows that a loop goes
+through piece by piece are padded to one length, and one call takes the next piece of all of them
+(17 times as many rows a second for 64 at once, `benchmarks/step_costs.py`); a policy is asked once
+for the observations of many environments.
 
 ## When it is wrong
 Gradient accumulation does not cure this: it runs as many small steps as before (measured: 11.2k ->
@@ -31,7 +35,9 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.operators import overhead
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.operators import Overhead, overhead
+from whyidle.monitor.signals.small_calls import small_calls
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
@@ -46,6 +52,21 @@ SMALL_BATCH: Final = 48
 # With six times the batch a sixth of the overhead stays; with 32 times, next to nothing.
 LARGER, LARGEST = 6, 32
 # A step of a larger batch takes longer: what gets faster is the training.
+MANY_ROWS: Final = Fix(
+    "Pad the rows to one length, and give the model the next piece of all of them in one call."
+    " torch.compile would make so small a call slower.",
+    """\
+batch, lengths = pad_sequence(rows), torch.tensor([len(row) for row in rows])
+state, outputs = torch.zeros(len(rows), state_size), []
+for pieces in batch:  # one call for all rows
+    output, state = model(pieces, state)
+    outputs.append(output)
+last = torch.stack(outputs)[lengths - 1, torch.arange(len(rows))]""",
+)
+MANY_ENVIRONMENTS: Final = Fix(
+    "Play several environments side by side, and ask the model once for all of their observations."
+    " torch.compile would make so small a call slower.",
+)
 TITLE: Final = "Most of each step is overhead: a larger batch would train more samples a second"
 
 
@@ -64,15 +85,11 @@ def _on_cpu(window: Window) -> Verdict:
     if cost is None:
         return window.lacks(Need.STEPS)
     if not isinstance(batch, int):
-        return window.lacks(Need.INSIDE, "the size of a batch, of a DataLoader")
+        return _of_small_calls(window, cost)
     if cost.share < MOSTLY or batch >= SMALL_BATCH:
         return None
-    optimizer = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
-    # What an optimizer does is the same for any batch, too, as far as its operators are not that.
-    others = 1 - (optimizer.value if optimizer else 0.0)
-    most = 1 - (1 - cost.share) * others
     return Found(
-        gain=Gain.between(cost.least * (1 - 1 / LARGER), most * (1 - 1 / LARGEST)),
+        gain=_gain_on_cpu(window, cost),
         evidence=(
             Evidence.of("batch", window.job.measure(batch, "samples")),
             Evidence.of("operators", cost.per_step),
@@ -81,6 +98,36 @@ def _on_cpu(window: Window) -> Verdict:
         ),
         slice=Slice.COMPUTE,
         title=TITLE,
+    )
+
+
+def _gain_on_cpu(window: Window, cost: Overhead) -> Gain:
+    optimizer = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
+    # What an optimizer does is the same for any batch, too, as far as its operators are not that.
+    others = 1 - (optimizer.value if optimizer else 0.0)
+    most = 1 - (1 - cost.share) * others
+    return Gain.between(cost.least * (1 - 1 / LARGER), most * (1 - 1 / LARGEST))
+
+
+def _of_small_calls(window: Window, cost: Overhead) -> Verdict:
+    """Judge a model that is called several times in a step, of a batch that nobody knows."""
+    few = None if window.trace is None else small_calls(window, window.trace)
+    if few is None:
+        return window.lacks(Need.INSIDE, "the size of a batch, of a DataLoader")
+    # Operators that cost more have something to do.
+    if cost.least < MOSTLY:
+        return None
+    plays = any(row.phase is Phase.ENVIRONMENT for row in (window.host.rows if window.host else ()))
+    return Found(
+        gain=_gain_on_cpu(window, cost),
+        evidence=(
+            Evidence.of("calls of each layer in a step", few.calls),
+            Evidence.of("operators for one call", few.operators),
+            Evidence.of("main thread's time for one", cost.each.times(1e6, "us")),
+        ),
+        slice=Slice.COMPUTE,
+        title="The model is called for too little at a time",
+        fixes={"pytorch": MANY_ENVIRONMENTS if plays else MANY_ROWS},
     )
 
 
@@ -145,5 +192,11 @@ rule = Rule(
     },
     detect=detect,
     paced_by="samples",
-    symptom_of=("input_starved", "gc_pauses", "eager_launch_bound", "allocation_churn"),
+    symptom_of=(
+        "input_starved",
+        "gc_pauses",
+        "eager_launch_bound",
+        "allocation_churn",
+        "python_loop_over_batch",
+    ),  # fmt: skip
 )

@@ -33,7 +33,6 @@ model = torch.nn.Linear(4, 2)
 assert model._compiled_call_impl is not None
 model._compiled_call_impl = None
 model(torch.ones(1, 4)).sum().backward()
-optimizer.step()
 """,
     ),
 }
