@@ -12,8 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -210,6 +208,10 @@ def _wait_until_listed(server: subprocess.Popen[bytes], port: int, run: str, fol
 
 def _runs(port: int) -> list[str]:
     """Return the runs that XProf lists; none while it does not answer."""
+    # Seldom needed, and each `attach` imports us.
+    import urllib.error  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+
     # A proxy must not be asked for what is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
-import tokenize
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib.util import resolve_name
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +50,9 @@ if (sys.version_info >= {OLDEST_PYTHON} and not sys.is_finalizing()
         raise
 """
 _Module = tuple[str, bool, list[str]]
+_QUOTES = '"""'
+# At the beginning of a line they belong to the statement before.
+_RESTS = ("else:", "elif ", "except", "finally:")
 
 
 def payload(options: dict[str, Any], folder: Path = FOLDER) -> str:
@@ -96,8 +96,9 @@ def _needs(name: str, text: str, known: set[str], packages: set[str]) -> Iterato
     within = name if name in packages else name.rpartition(".")[0]
     if name:
         yield name.rpartition(".")[0]
-    for node in ast.parse(text).body:
-        if not isinstance(node, ast.ImportFrom) or not node.level:
+    imports = "".join(each for each in statements(text) if each.startswith("from ."))
+    for node in ast.parse(imports).body:
+        if not isinstance(node, ast.ImportFrom):
             continue
         base = resolve_name("." * node.level + (node.module or ""), f"{top}.{within}".rstrip("."))
         named = (f"{base}.{alias.name}" for alias in node.names)
@@ -109,44 +110,46 @@ def _needs(name: str, text: str, known: set[str], packages: set[str]) -> Iterato
 
 def pieces(text: str) -> list[str]:
     """Cut a module between its top-level statements."""
-    lines = without_comments(text)
-    starts = [_first_line(s) for s in ast.parse("\n".join(lines)).body]
     found: list[str] = []
-    for begin, end in pairwise([*starts, len(lines)]):
-        piece = "\n".join(lines[begin:end]).strip() + "\n"
-        if piece.startswith("from __future__"):
+    for statement in statements(text):
+        if statement.startswith("from __future__"):
             continue
-        if found and len(found[-1]) + len(piece) <= PIECE_CHARACTERS:
-            found[-1] += piece
+        if found and len(found[-1]) + len(statement) <= PIECE_CHARACTERS:
+            found[-1] += statement
         else:
-            found.append(piece)
+            found.append(statement)
     return found
 
 
-def _first_line(statement: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(d.lineno for d in decorators)]) - 1
+def statements(text: str) -> Iterator[str]:
+    """Yield the top-level statements, by how our formatter sets them.
+
+    A parser would take a core for a third of a second at each start, beside a job that has none to
+    spare; the tests hold every file against one.
+    """
+    lines: list[str] = []
+    for line in without_comments(text):
+        begins = line[:1].isalpha() or line[:1] in "_@"
+        is_rest = line.startswith(_RESTS) or (lines and lines[-1].startswith("@"))
+        if lines and begins and not is_rest:
+            yield "\n".join(lines) + "\n"
+            lines = []
+        lines.append(line)
+    if lines:
+        yield "\n".join(lines) + "\n"
 
 
-def without_comments(text: str) -> list[str]:
-    """Return the lines without comments and docstrings, which the job need not compile."""
-    lines = text.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column].rstrip()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            _drop_docstring(node.body, lines)
-    return lines
-
-
-def _drop_docstring(body: list[ast.stmt], lines: list[str]) -> None:
-    match body[:1]:
-        case [ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=last) as found]:
-            for number in range(first - 1, last or first):
-                lines[number] = ""
-            if len(body) == 1:
-                lines[first - 1] = " " * found.col_offset + "pass"
-        case _:
-            pass
+def without_comments(text: str) -> Iterator[str]:
+    """Yield the lines that the job need compile: no comment of a line, no docstring."""
+    quoted = False
+    for line in text.splitlines():
+        bare = line.strip()
+        if quoted:
+            quoted = not bare.endswith(_QUOTES)
+        elif bare.startswith(_QUOTES):
+            # It may be all that a function has; before that of a file may stand nothing.
+            if indent := line[: len(line) - len(line.lstrip())]:
+                yield f"{indent}pass"
+            quoted = bare == _QUOTES or not bare.endswith(_QUOTES)
+        elif bare and not bare.startswith("#"):
+            yield line

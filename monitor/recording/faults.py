@@ -15,11 +15,9 @@ from typing import Final, TypeAlias
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.finding import Contradiction
-from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.debounce import Change, Debouncer
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.pipeline import Guard
-from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.store import Writer
 
 FINDING: Final = "finding"
@@ -101,6 +99,10 @@ class Faults:
         self._writer.finding(self._run, now_ms, finding["rule"], finding["severity"], data)
 
     def _look(self) -> None:
+        # The rules take a tenth of a second: nothing of it before the job is watched.
+        from whyidle.monitor.diagnosis import diagnose  # noqa: PLC0415
+        from whyidle.monitor.signals.opening import of_run  # noqa: PLC0415
+
         try:
             window = of_run(self._writer.path, str(self._run), WINDOW_SECONDS)
             found = diagnose.diagnose(window)

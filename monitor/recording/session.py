@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from whyidle.monitor.core.errors import NoGpu
-from whyidle.monitor.diagnosis.diagnose import concluded
 from whyidle.monitor.recording.clock import Sampler, Wake, Waker
 from whyidle.monitor.recording.recorder import Recorder
 from whyidle.monitor.recording.requests import Wanted
@@ -111,6 +110,9 @@ class Session:
             self._end(recorder, waker, reason, child)
         self.stopped_by = waker.signal
         summary = summarise(self.path, str(recorder.run), self._writer.trouble)
+        # The rules take a tenth of a second: nothing of it before the job is watched.
+        from whyidle.monitor.diagnosis.diagnose import concluded  # noqa: PLC0415
+
         return concluded(self.path, summary)
 
     def _begin(self, wanted: Wanted, waker: Waker) -> Recorder:

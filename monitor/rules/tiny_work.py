@@ -198,5 +198,5 @@ rule = Rule(
         "eager_launch_bound",
         "allocation_churn",
         "python_loop_over_batch",
-    ),  # fmt: skip
+    ),
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -160,7 +161,7 @@ def test_no_piece_is_long_to_compile() -> None:
 
 def test_comments_and_docstrings_are_left_out() -> None:
     text = (
-        '"""Long."""\nA = "# kept"  # gone\nclass B:\n    """Gone."""\n\n'
+        '"""Long."""\nA = "# kept"\n# gone\nclass B:\n    """Gone.\n\n    All.\n    """\n\n'
         '    def c(self):\n        """Gone."""\n'
     )
     (piece,) = pieces(text)
@@ -169,3 +170,33 @@ def test_comments_and_docstrings_are_left_out() -> None:
     namespace: dict[str, object] = {}
     exec(piece, namespace)
     assert namespace["A"] == "# kept"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: path.name)
+def test_the_pieces_of_a_file_are_its_program(path: Path) -> None:
+    text = path.read_text()
+    found = pieces(text)
+    for piece in found:
+        ast.parse(piece)
+    before, after = ast.parse(text), ast.parse("".join(found))
+    before.body = [x for x in before.body if not _is_of_the_future(x)]
+    assert [ast.dump(x) for x in _said(before)] == [ast.dump(x) for x in _said(after)]
+
+
+def _is_of_the_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def _said(program: ast.Module) -> list[ast.stmt]:
+    """Leave out what does nothing: docstrings, and what stands for them."""
+    for node in ast.walk(program):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [x for x in body if not _is_nothing(x)]
+    return program.body
+
+
+def _is_nothing(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return isinstance(statement.value.value, str)
+    return isinstance(statement, ast.Pass)

@@ -19,8 +19,8 @@ from whyidle.monitor.core.metrics import JOB_LOADER_WAIT, JOB_STEPS, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording import faults as module
 from whyidle.monitor.recording.faults import FIRST_SECONDS, Faults
+from whyidle.monitor.signals import opening
 from whyidle.monitor.store import NewRun, Writer
 
 TARGET = ProcessKey(7, 70)
@@ -106,7 +106,7 @@ def test_a_rule_that_fails_costs_its_finding_only(
     recording.record(wait=0.5)
     recording.faults.tick(recording.now)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "of_run", broken)
+        patch.setattr(opening, "of_run", broken)
         assert recording.search() == []
     texts = [text for _ in range(3) for text in recording.search()]
     assert any("[input_starved]" in text for text in texts)
