@@ -62,7 +62,7 @@ from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.given import makers
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
 from whyidle.monitor.signals.sampling import SURE
-from whyidle.monitor.signals.source import nodes_at
+from whyidle.monitor.signals.source import called, nodes_at
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
@@ -114,6 +114,23 @@ ONCE: Final = Fix(
 step = tf.function(train_step)
 for x, y in batches:
     loss = step(x, y)""",
+)
+# What TensorFlow calls the functions of a pipeline; these of Keras make one in each call.
+_PIPELINE: Final = re.compile(r"Dataset_\w+")
+_MAKES_PIPELINE: Final = re.compile(r".+\.(predict|evaluate|fit)")
+CALL_MODEL: Final = Fix(
+    "Call the model itself on a few samples: predict, evaluate and fit make a pipeline and a loop"
+    " in each call.",
+    """\
+outputs = model(samples, training=False)  # not: model.predict(samples)""",
+)
+PIPELINE_ONCE: Final = Fix(
+    "Make the pipeline once, before the loop, and go through it again and again.",
+    """\
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(64)
+for epoch in range(epochs):
+    for batch in data:
+        step(batch)""",
 )
 AS_ARRAY: Final = Fix(
     "Pass what changes as an array: what is static is a part of the program, and each value makes"
@@ -183,6 +200,8 @@ def detect(window: Window) -> Verdict:
         gain = Gain(min(gain.low, spent), gain.high)
     gain = _beside(window, gain if by_size else Gain.between(lost / 2, max(lost, gain.high)))
     places = [_place(one.function) for one in again if one.function.file]
+    if _PIPELINE.fullmatch(worst.function):
+        return _of_pipeline(window, again, gain, own(places))
     return Found(
         gain=gain,
         fixes=dict.fromkeys((_FRAMEWORKS[worst.framework],), KEEP)
@@ -194,6 +213,34 @@ def detect(window: Window) -> Verdict:
         title=f"'{worst.function}' is compiled again and again"
         + (": what was compiled is cleared" if clearing else ""),
         frameworks=tuple(dict.fromkeys(_FRAMEWORKS[one.function.framework] for one in again[:3])),
+    )
+
+
+def _of_pipeline(
+    window: Window, again: list[Recompiled], gain: Gain, where: tuple[Place, ...]
+) -> Found:
+    """Judge pipelines of TensorFlow's that are made anew: compiling them is only a part of it."""
+    at = where[:1]
+    called_at = [name for place in at for name in called(place.file, place.line)]
+    by = next((name for name in called_at if _MAKES_PIPELINE.fullmatch(name)), None)
+    rows = () if window.host is None else window.host.rows
+    whole = sum(
+        row.share
+        for row in rows
+        for place in at
+        if any((line.file, line.line) == (place.file, place.line) for line in row.frames)
+    )
+    return Found(
+        # What the call does besides may be the model.
+        gain=Gain.between(gain.low, max(gain.high, whole)),
+        fixes={"tensorflow": PIPELINE_ONCE if by is None else CALL_MODEL},
+        evidence=tuple(_evidence(window, again)),
+        where=where,
+        slice=Slice.IDLE_COMPILE,
+        title=f"{by}() makes a data pipeline in each call"
+        if by
+        else "A data pipeline is made again and again",
+        frameworks=("tensorflow",),
     )
 
 

@@ -23,6 +23,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.aggregates import Compiled
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.window import Window
 
 NAME = "retracing"
@@ -396,3 +397,43 @@ def test_compiling_that_only_warmed_up() -> None:
     assert judge(NAME, window(means=means, compiled=(compiled(30, 9),), inside=True)) is None
     means[m.PROCESS_COMPILES] = 0.5
     found(NAME, window(means=means, compiled=(compiled(30, 9),), inside=True))
+
+
+CALLS = {
+    "one picture of a request": "def predict():\n    return model.predict(picture)\n",
+    "an agent that plays": "while not done:\n    q = self.model.predict(state[None], verbose=0)\n",
+    "a fit of a few samples": "for batch in replay:\n    net.fit(batch.x, batch.y, verbose=0)\n",
+}
+
+
+@pytest.mark.parametrize("style", CALLS)
+def test_a_call_of_keras_that_makes_a_pipeline_each_time(style: str, tmp_path: Path) -> None:
+    script = tmp_path / "serve.py"
+    script.write_text(CALLS[style])
+    row = Compiled("tensorflow", "Dataset_map_grab_batch", 50, 10**9, 0, ANEW, str(script), 2)
+    samples = StackSamples()
+    at = CodeLine(str(script), 2, "predict")
+    samples.samples += 100
+    for line, number in ((at, 80), (CodeLine(str(script), 1, "main"), 20)):
+        samples.count(Chain((line,), CodeLine("/lib/tf/execute.py", 9, "run")), number, number, 0)
+    finding = found(NAME, job(0.06, row, stacks=samples))
+    assert finding.title is not None
+    assert finding.title.endswith("() makes a data pipeline in each call")
+    assert finding.fixes is not None
+    assert "model(samples, training=False)" in finding.fixes["tensorflow"].code
+    assert finding.gain is not None
+    # Compiling is not all that such a call does beside the model.
+    assert finding.gain.high == pytest.approx(0.8, abs=0.05)
+
+
+def test_a_pipeline_of_the_loop_is_made_before_it(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "for x in batches(data):\n    for part in dataset(x).batch(4):\n        step(part)\n"
+    )
+    row = Compiled("tensorflow", "Dataset_batch", 50, 10**9, 0, ANEW, str(script), 2)
+    fixes = found(NAME, job(0.06, row)).fixes
+    assert fixes is not None
+    assert fixes["tensorflow"].text.startswith("Make the pipeline once")
+    # The healthy twin: it was made a single time.
+    assert is_silent(NAME, job(0.06, replace(row, count=1)))
