@@ -49,15 +49,15 @@ Rate = tuple[float, float]
 _Done = TypeVar("_Done")
 
 
-def _turn(job: Runs) -> Rate:
-    """Let one run; return its samples a second and steps a second."""
+def _turn(job: Runs, least_s: float) -> Rate:
+    """Let one run for so long; return its samples a second and steps a second."""
     job.send(signal.SIGCONT)
     # What stood still has to come back, and what was fetched ahead meanwhile is used up.
     time.sleep(0.3)
     last = job.counted()
     first: tuple[int, int] | None = None
     began = first_at = last_at = time.monotonic()
-    while job.is_running and time.monotonic() - began < LONGEST_TURN_S:
+    while job.is_running and time.monotonic() - began < max(LONGEST_TURN_S, 2 * least_s):
         time.sleep(LOOK_S)
         # From the end of a step to the end of a step: of eight, a part of one is too much.
         if (counted := job.counted()) == last:
@@ -65,7 +65,7 @@ def _turn(job: Runs) -> Rate:
         last, last_at = counted, time.monotonic()
         if first is None:
             first, first_at = last, last_at
-        elif last_at - first_at >= TURN_S and last[0] - first[0] >= LEAST_STEPS:
+        elif last_at - first_at >= least_s and last[0] - first[0] >= LEAST_STEPS:
             break
     job.send(signal.SIGSTOP)
     job.check()
@@ -78,9 +78,10 @@ def _turn(job: Runs) -> Rate:
 class _Start:
     """Programs that were started together, and take turns."""
 
-    def __init__(self, starts: Mapping[str, Callable[[], Runs]]) -> None:
+    def __init__(self, starts: Mapping[str, Callable[[], Runs]], turn_s: float) -> None:
         """Start them; the first is the one that all others are held against."""
         names = list(starts)
+        self._turn_s = turn_s
         self._healthy = names[0]
         self._jobs: dict[str, Runs] = {}
         # Of each mutant, the rate of the healthy twin and its own, in each round.
@@ -101,10 +102,13 @@ class _Start:
             self._jobs.pop(name).end()
             return None
 
+    def _turn(self, job: Runs) -> Rate:
+        return _turn(job, self._turn_s)
+
     def go(self) -> bool:
         """Give each its turn; return whether there is a program to compare with another."""
         names = random.sample(list(self._jobs), len(self._jobs))
-        rates = {name: rate for name in names if (rate := self._act(name, _turn))}
+        rates = {name: rate for name in names if (rate := self._act(name, self._turn))}
         healthy = rates.pop(self._healthy, None)
         if healthy is not None:
             for name, rate in rates.items():
@@ -125,9 +129,11 @@ class _Start:
             job.end()
 
 
-def in_turns(starts: Mapping[str, Callable[[], Runs]]) -> dict[str, dict[str, Any]]:
+def in_turns(
+    starts: Mapping[str, Callable[[], Runs]], turn_s: float = TURN_S
+) -> dict[str, dict[str, Any]]:
     """Measure how much faster the first is than each of the others, in one start of all."""
-    start = _Start(starts)
+    start = _Start(starts, turn_s)
     try:
         for number in range(1, MOST_ROUNDS + 1):
             # Without their twin nothing is known of the others: they are left for another time.

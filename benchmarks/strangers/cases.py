@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from benchmarks.faultbench.truth import TURN_S
+
 CASES: Final = Path(__file__).parent / "cases"
 Side = Literal["tune", "heldout"]
 # A place in a program: its file, and the line.
@@ -104,6 +106,8 @@ class Case:
     # Commands that run beside it, as the clients of a server do.
     beside: tuple[tuple[str, ...], ...] = ()
     watched_s: int = 25
+    # What it does seldom, such as a validation, falls into each turn in which gains are measured.
+    turn_s: float = TURN_S
     changes: tuple[Change, ...] = ()
 
     @property
@@ -137,6 +141,7 @@ class Case:
                 environment=table.get("environment", {}),
                 beside=tuple(map(tuple, table.get("beside", ()))),
                 watched_s=table.get("watched_s", 25),
+                turn_s=table.get("turn_s", TURN_S),
                 changes=tuple(map(Change.of, table.get("change", ()))),
             )
         except KeyError as error:

@@ -20,7 +20,8 @@ def measured(
     starts: dict[str, Callable[[], Runs]] = {case.name: partial(Job, case, mirrors, paused=True)}
     for change in changes:
         starts[change.name] = partial(Job, case, mirrors, change, paused=True)
-    return {name: _inverted(found) for name, found in in_turns(starts).items()}
+    found = in_turns(starts, case.turn_s)
+    return {name: _inverted(each) for name, each in found.items()}
 
 
 def _inverted(found: dict[str, Any]) -> dict[str, Any]:
