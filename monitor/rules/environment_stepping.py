@@ -28,6 +28,8 @@ Beyond the documents: they learn from data that is there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.core.finding import (
@@ -35,8 +37,10 @@ from whyidle.monitor.core.finding import (
     Evidence,
     Fix,
     Found,
+    Framework,
     Gain,
     Need,
+    Place,
     Severity,
     Verdict,
 )
@@ -47,7 +51,7 @@ from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostRow
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.asides import taken
-from whyidle.monitor.signals.environments import played
+from whyidle.monitor.signals.environments import only_one, played
 from whyidle.monitor.signals.window import Window
 
 # A learner steps something: less is not worth other code.
@@ -72,6 +76,11 @@ _MANY: Final = Fix(
     " learns, put their formulas into numba or jax.jit, or give them more cores.",
 )
 
+_ONE: Final = (
+    "The program rules out more than one environment, at {}:{}: first its loop and its buffer have"
+    " to take several. As it is, let a thread step the environment while the device learns."
+)
+
 
 def detect(window: Window) -> Verdict:
     """Judge the time in environments."""
@@ -88,16 +97,27 @@ def detect(window: Window) -> Verdict:
     is_many = sum(row.share for row in own if _is_many(row)) >= MOSTLY * stepping.least
     low = stepping.gain(window, 1.0 if is_many else LEFT).low
     at_most = taken(account, (*own, *unclear, *acting), is_sure=True)
+    where = (*stepping.where(lambda row: row.begins)[:1], *stepping.where(_inner))
     return Found(
         gain=Gain.between(low, at_most.gain(window, 0.0).high),
         evidence=(*stepping.evidence(window), *_acting(window, acting)),
-        where=(*stepping.where(lambda row: row.begins)[:1], *stepping.where(_inner)),
+        where=where,
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
         severity=Severity.LOW if is_many else None,
         title=f"Stepping environments takes {stepping.most:.0%} of the main thread's time",
-        fixes=dict.fromkeys(("pytorch", "jax"), _MANY) if is_many else None,
+        fixes=_fixes(where, is_many=is_many),
     )
+
+
+def _fixes(where: Sequence[Place], *, is_many: bool) -> dict[Framework, Fix] | None:
+    if is_many:
+        return {"pytorch": _MANY, "jax": _MANY}
+    for file in dict.fromkeys(place.file for place in where):
+        if (line := only_one(file)) is not None:
+            fix = Fix(_ONE.format(PurePath(file).name, line))
+            return {"pytorch": fix, "jax": fix}
+    return None
 
 
 def _is_own(row: HostRow) -> bool:

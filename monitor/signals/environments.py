@@ -28,6 +28,7 @@ _OF_ARRAYS: Final = re.compile(
     r"|logical_or)|enumerate|zip"
 )
 _BASES: Final = re.compile(r"(.*\.)?\w*(Env|Environment|VecEnv)")
+_HOW_MANY: Final = re.compile(r"(.*[._])?(n|num|number_of|nr)_?(envs|environments)")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.While
 
@@ -44,6 +45,28 @@ class Played:
     on_host: frozenset[int] = frozenset()
     # In the same loop what the action is made from.
     acting: frozenset[int] = field(default_factory=frozenset)
+
+
+@lru_cache(maxsize=64)
+def only_one(file: str) -> int | None:
+    """Return the line at which a program rules out more than one environment."""
+    tree = tree_of(file)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.Assert) and _compares(node.test, ast.Eq, ast.LtE):
+            return node.lineno
+        ends = isinstance(node, ast.If) and any(isinstance(x, ast.Raise) for x in node.body)
+        if ends and isinstance(node, ast.If) and _compares(node.test, ast.NotEq, ast.Gt):
+            return node.lineno
+    return None
+
+
+def _compares(test: ast.expr, *how: type[ast.cmpop]) -> bool:
+    """Tell whether the number of environments is held against one."""
+    match test:
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=1)]):
+            return isinstance(op, how) and bool(_HOW_MANY.fullmatch(dotted(left)))
+        case _:
+            return False
 
 
 @lru_cache(maxsize=64)

@@ -362,5 +362,32 @@ def test_a_class_of_ones_own_is_named_by_who_calls_it(tmp_path: Path) -> None:
     assert diagnose(watched).findings[0].rule.id == NAME
 
 
+@pytest.mark.parametrize(
+    ("line", "is_ruled_out"),
+    [
+        ('assert args.num_envs == 1, "vectorized envs are not supported"', True),
+        ("if cfg.n_envs > 1:\n    raise NotImplementedError", True),
+        ("assert envs.num_envs == 1", True),
+        ("if num_environments != 1: raise ValueError(num_environments)", True),
+        # Healthy twins: any number will do, or another one is held against one.
+        ("assert args.num_envs % 2 == 0", False),
+        ("assert num_envs >= 1", False),
+        ("assert args.num_workers == 1", False),
+        ("if n_envs > 1:\n    print(n_envs)", False),
+    ],
+)
+def test_what_the_program_rules_out_is_not_advised(
+    line: str, is_ruled_out: bool, tmp_path: Path
+) -> None:
+    source, (at, library, _) = GYM + line + "\n", STYLES["gymnasium"][1]
+    fixes = found(
+        NAME, of_rows(written(tmp_path, source), [(at, library, 400), (9, TORCH, 600)])
+    ).fixes
+    assert (fixes is not None) is is_ruled_out
+    if fixes is not None:
+        assert "AsyncVectorEnv" not in fixes["pytorch"].text
+        assert ":10:" in fixes["pytorch"].text
+
+
 def test_without_samples_it_cannot_judge() -> None:
     assert cannot_judge(NAME, window())
