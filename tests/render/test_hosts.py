@@ -22,7 +22,14 @@ from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
 from whyidle.monitor.recording.telling import said
-from whyidle.monitor.render import github, markdown, report_html, report_markdown, sarif
+from whyidle.monitor.render import (
+    finding_lines,
+    github,
+    markdown,
+    report_html,
+    report_markdown,
+    sarif,
+)
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.render.report import Report
@@ -58,9 +65,10 @@ def hostile(answer: DiagnosisJson) -> DiagnosisJson:
         return f"{value}{HOSTILE}" if isinstance(value, str) and key not in ours else value
 
     found = [poisoned(each) | {"fixes": each["fixes"]} for each in answer["findings"]]
-    warnings, target = [HOSTILE], f"run {HOSTILE}"
+    texts = {"warnings": [HOSTILE], "target": f"run {HOSTILE}"}
     return cast(
-        DiagnosisJson, {**answer, "findings": found, "warnings": warnings, "target": target}
+        DiagnosisJson,
+        {**answer, **texts, "findings": found, "verdict": poisoned(answer["verdict"])},
     )
 
 
@@ -275,3 +283,24 @@ def test_sarif_does_not_say_where_the_checkout_lies(repository: Repository) -> N
     assert str(repository.root) not in inside
     outside = sarif.page(answer_at("/home/somebody/lib/x.py"), repository)
     assert "somebody" not in outside
+
+
+@pytest.mark.parametrize("share", [0.53, None])
+def test_a_verdict_that_no_finding_is_about(share: float | None, repository: Repository) -> None:
+    answer = answer_at("jobs/train.py")
+    where = answer["findings"][0]["where"]
+    said = {"text": f"No known cause{HOSTILE}", "share": share, "where": where, "fix": None}
+    answer = cast(DiagnosisJson, {**answer, "findings": [], "verdict": {**said, "rule": None}})
+    page = github.page(answer, repository)
+    # Nothing that costs time is no notice.
+    assert page.startswith("::notice file=jobs/train.py,line=12" if share else "")
+    assert bool(page) is (share is not None)
+    assert page.isprintable()
+    shown = sarif.document(answer, repository)["runs"][0]["properties"]["verdict"]
+    assert shown["where"] == ["jobs/train.py:12"]
+    assert shown["text"].startswith("No known cause")
+    assert shown["text"].isprintable()
+    (line,) = finding_lines.lines(answer["verdict"], [], 80)
+    assert line.plain.startswith("No known cause")
+    assert line.plain.isprintable()
+    assert line.cell_len <= 80
