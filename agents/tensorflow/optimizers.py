@@ -22,6 +22,9 @@ PLACES = (
     ("tf_keras.src.optimizers.optimizer", "Optimizer", "apply_gradients"),
 )
 
+# Whether one stepped outside of any graph.
+stepped = [False]
+
 
 class OptimizerSteps(Part):
     """Ticks at the end of each step; Keras is often imported later than TensorFlow."""
@@ -33,6 +36,7 @@ class OptimizerSteps(Part):
         self._left = list(PLACES)
         self._ticks: list[Callable[[int], None]] = []
         self._eager = is_eager()
+        stepped[0] = False
         self._find()
 
     def second(self, _now: int) -> dict[str, int | None]:
@@ -64,6 +68,7 @@ def _stepping(
     def step(optimizer: Any, *arguments: Any, **options: Any) -> Any:
         result = original(optimizer, *arguments, **options)
         if ticks and eager():
+            stepped[0] = True
             for tick in ticks:
                 tick(id(optimizer))
         return result

@@ -11,6 +11,7 @@ from ..modules import loaded, need
 from ..wire import DEBUG_MODES, POOL_PEAK_BYTES, POOL_USED_BYTES
 from .calls import called
 from .internals import CONTEXT, backend
+from .optimizers import stepped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,8 +112,13 @@ class Settings(Part):
 
 
 def _computes() -> bool:
-    """Tell whether TensorFlow computes here: many jobs of the others only read data with it."""
-    return bool(called) or (loaded("jax") is None and loaded("torch") is None)
+    """Tell whether TensorFlow computes here: many jobs of the others only read data with it.
+
+    Keras may have loaded the others itself, and its optimizers may be theirs.
+    """
+    alone = loaded("jax") is None and loaded("torch") is None
+    keras = (loaded("keras.src.backend.config") or {}).get("_BACKEND", "tensorflow")
+    return bool(called) or alone or (stepped[0] and keras == "tensorflow")
 
 
 def _debugging() -> dict[str, bool]:

@@ -309,8 +309,9 @@ class Window:
         """The frameworks in use, as the agent or the trace says."""
         facts = self.job.facts
         named = [_FRAMEWORKS[probe] for probe in facts if probe in _FRAMEWORKS]
-        if len(named) > 1 and not facts.get("tensorflow", {}).get("functions"):
-            # Jobs of the others often read their data with it.
+        of_tensorflow = facts.get("tensorflow", {})
+        if len(named) > 1 and not (of_tensorflow.get("functions") or of_tensorflow.get("backend")):
+            # Jobs of the others often read their data with it, and it computes nothing.
             named = [name for name in named if name != "tensorflow"]
         if len(named) > 1 and facts.get("jax", {}).get("backend") is None:
             # Keras on PyTorch imports it where it is installed, and uses none of its devices.

@@ -88,6 +88,9 @@ def test_a_job_of_another_that_only_reads_data_with_it() -> None:
     assert window(facts=facts).frameworks == ("jax",)
     both = {"jax": {"backend": "gpu"}, "tensorflow": {"functions": 2}}
     assert set(window(facts=both).frameworks) == {"jax", "tensorflow"}
+    # Eager code has no function, and computes: Keras has loaded the other one.
+    eager = {"jax": {"version": "0.10"}, "tensorflow": {"backend": "cpu", "pipelines": []}}
+    assert window(facts=eager).frameworks == ("tensorflow",)
 
 
 GENERATOR = [{"stage": "Generator"}, {"stage": "Batch"}]
