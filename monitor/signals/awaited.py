@@ -66,7 +66,9 @@ _LISTENS: Final = re.compile(
     r"accept|serve_forever|run_forever|handle_request|wait_for_termination|select|poll|epoll"
 )
 _SERVES: Final = re.compile(r"serve_forever|run_forever|handle_request|wait_for_termination")
-_SIGNALS: Final = re.compile(r"pause|sigwait\w*|sigtimedwait")
+# With its module: a plot pauses, too, for the time that it is given.
+_SIGNALS: Final = re.compile(r"signal\.(pause|sigwait\w*|sigtimedwait)|sig\w*wait\w*")
+_SLEEPS: Final = re.compile(r"sleep|pause")
 _READS: Final = re.compile(r"read\w*|recv\w*|connect|urlopen|communicate")
 _LOCKS: Final = re.compile(r"acquire|get|put|join|wait|result|as_completed")
 _A_LOCK: Final = re.compile(r"with\b.*(lock|mutex|sema|cond)", re.IGNORECASE)
@@ -94,6 +96,8 @@ class _At:
     # The same with their functions.
     places: tuple[str, ...]
     names: tuple[str, ...]
+    # The same as they are written.
+    written: tuple[str, ...]
     text: str
     reads: bool
     doing: HostClass | None
@@ -116,8 +120,8 @@ _SIGNS: Final[tuple[tuple[Awaited, Callable[[_At], bool]], ...]] = (
     (Awaited.INPUT, lambda at: at.is_in(_OF_INPUT)),
     (Awaited.LOCK, lambda at: at.is_in(_OF_LOCKS)),
     (Awaited.DEVICE, lambda at: "backward" in at.names),
-    (Awaited.SLEEP, lambda at: "sleep" in at.names),
-    (Awaited.SIGNAL, lambda at: at.calls(_SIGNALS)),
+    (Awaited.SIGNAL, lambda at: any(map(_SIGNALS.fullmatch, at.written))),
+    (Awaited.SLEEP, lambda at: at.calls(_SLEEPS)),
     (Awaited.CLIENTS, lambda at: at.calls(_LISTENS)),
     (Awaited.INPUT, lambda at: at.calls(_READS)),
     (Awaited.LOCK, lambda at: at.calls(_LOCKS) or bool(_A_LOCK.match(at.text))),
@@ -146,6 +150,7 @@ def _at(chain: Chain) -> _At:
         files=tuple(line.file for line in at),
         places=tuple(f"{line.file} {line.function}" for line in at),
         names=tuple(name.rpartition(".")[2] for name in names),
+        written=names,
         text=(line_of(inner.file, inner.line) or "") if inner else "",
         reads=inner is not None and reads_at(inner.file, inner.line),
         doing=None if row is None else row.doing,

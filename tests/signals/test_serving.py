@@ -17,7 +17,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
-from whyidle.monitor.signals.awaited import Awaited
+from whyidle.monitor.signals.awaited import Awaited, awaited
 from whyidle.monitor.signals.portable import dump, load
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.window import Window
@@ -369,6 +369,21 @@ def test_a_sleep_is_no_loss_while_other_processes_of_the_job_work(
     assert job.host is not None
     assert any(row.frames[0].line == 6 for row in job.host.rows) is (cores < 0.5)
     assert isinstance(judge("host_code", job), Found) is (cores < 0.5)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("plt.pause(1 / 60)", Awaited.SLEEP),
+        ("time.sleep(1)", Awaited.SLEEP),
+        ("signal.pause()", Awaited.SIGNAL),
+        ("sigwait([signal.SIGTERM])", Awaited.SIGNAL),
+    ],
+)
+def test_a_plot_that_pauses_waits_for_no_signal(line: str, what: Awaited, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(f"{line}\n")
+    assert awaited(Chain((CodeLine(str(file), 1, "<module>"),))) is what
 
 
 def test_threads_that_were_not_sampled_are_not_made_up(tmp_path: Path) -> None:
