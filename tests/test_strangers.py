@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from benchmarks.strangers.checkout import NotAtHand, written
 from benchmarks.strangers.inputs import MAKERS
 from benchmarks.strangers.judge import followed, is_right, missed
 from benchmarks.strangers.report import scored, tables
+from benchmarks.strangers.watch import rename
 from whyidle.monitor import rules
 
 PROGRAM = """\
@@ -242,3 +244,15 @@ def test_an_unknown_case_ends_with_those_that_there_are(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "argv", ["strangers", "--case", "no_such"])
     with pytest.raises(SystemExit, match="nanogpt_shakespeare"):
         main()
+
+
+def test_a_recording_names_no_folder_of_its_machine(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    with sqlite3.connect(store) as database:
+        database.execute("CREATE TABLE event (id INTEGER, 'text' TEXT, data TEXT, seen REAL)")
+        at = '{"file": "/home/me/venv/lib/a.py", "other": "/home/you/b.py"}'
+        database.execute("INSERT INTO event VALUES (1, '/home/me/venv', ?, 0.5)", (at,))
+    rename(store, "/home/me/venv", "/venv")
+    with sqlite3.connect(store) as database:
+        (row,) = database.execute("SELECT * FROM event").fetchall()
+    assert row == (1, "/venv", at.replace("/home/me/venv", "/venv"), 0.5)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -18,13 +19,16 @@ from typing import Any, Final
 
 from benchmarks.faultbench.recordings import keep, py_spy
 from benchmarks.strangers.cases import Case
-from benchmarks.strangers.jobs import Job
+from benchmarks.strangers.jobs import PYTHON, Job
+from whyidle.monitor.core.paths import DATABASE
 
 # The job is warm when somebody comes to look, and is left alone for as long before and after.
 WARM_STEPS: Final = 5
 WARM_S: Final = 5.0
 ALONE_S: Final = 5.0
 LOOK_S: Final = 0.25
+# Where the programs' Python lies, in a recording.
+VENV: Final = "/venv"
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 # Seconds, steps so far, and seconds of CPU time of the monitor so far.
 Look = tuple[float, int, float]
@@ -41,10 +45,25 @@ def record(case: Case, mirrors: Path | None, into: Path) -> dict[str, Any]:
             seen["py_spy"] = py_spy(job)
             into.mkdir(parents=True, exist_ok=True)
             (Path(state) / "case.json").write_text(json.dumps(seen))
+            rename(Path(state) / DATABASE, str(Path(PYTHON).absolute().parent.parent), VENV)
             keep(Path(state), into, case.name)
     finally:
         job.end()
     return seen
+
+
+def rename(store: Path, folder: str, name: str) -> None:
+    """Write another name for a folder wherever a recording has it: it is this machine's alone."""
+    with sqlite3.connect(store) as database:
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'"
+        for (table,) in database.execute(tables).fetchall():
+            for _, column, *_ in database.execute(f'PRAGMA table_info("{table}")').fetchall():
+                database.execute(
+                    f'UPDATE "{table}" SET "{column}" = replace("{column}", ?1, ?2)'
+                    f' WHERE typeof("{column}") = \'text\' AND instr("{column}", ?1)',
+                    (folder, name),
+                )
+    database.close()
 
 
 def _watched(job: Job, seconds: int, state: Path) -> dict[str, Any]:
