@@ -101,9 +101,12 @@ class StepTimes:
         longest = max(max(seen.durations, default=0) for seen in self._seen)
         # The next record is not late before a step has had its time.
         end = last.at_ns if now_ns - last.at_ns < 2 * max(SECOND, longest) else now_ns
-        span = end - max(first.since_ns, min(begin, first.at_ns - 1))
+        since = max(first.since_ns, min(begin, first.at_ns - 1))
+        # Of the first record only what lies in these moments.
+        before = first.number * (since - first.since_ns) / max(1, first.at_ns - first.since_ns)
+        number = sum(seen.number for seen in self._seen) - before
         # Moments that a liar put in disorder.
-        return sum(seen.number for seen in self._seen) * 1e9 / max(span, SECOND // 1000)
+        return number * 1e9 / max(end - since, SECOND // 1000)
 
     def _weighed(self) -> list[tuple[float, float]]:
         weighed: list[tuple[float, float]] = []

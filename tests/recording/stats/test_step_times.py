@@ -38,6 +38,14 @@ def test_quick_steps_are_recorded_in_part_and_count_in_full() -> None:
     assert reading.values[m.PROCESS_STEPS] == pytest.approx(100)
 
 
+@pytest.mark.parametrize("later", [0.0, 0.1, 0.4, 0.9])
+def test_of_a_record_that_lies_half_in_the_past_half_counts(later: float) -> None:
+    times = StepTimes()
+    for second in range(1, 31):
+        feed(times, steps(second, *([100.0] * 10)))
+    assert read(times, 30 + later).values[m.PROCESS_STEPS] == pytest.approx(10, rel=1e-6)
+
+
 def test_the_slow_ones_among_the_last_seconds_show_in_the_tail() -> None:
     times = StepTimes()
     for second in range(1, 11):
