@@ -55,9 +55,19 @@ def _loops(file: str) -> dict[int, int]:
         inside = [node for each in loop.body for node in ast.walk(each)]
         for growth in filter(None, map(_grows, inside)):
             if _goes_on(growth, inside, _targets(loop)):
-                lines = range(loop.body[0].lineno, (loop.end_lineno or loop.lineno) + 1)
+                lines = {*_lines(loop.body)}
+                # Who goes the other way grows nothing.
+                for node in inside:
+                    if isinstance(node, ast.If) and growth.node.lineno in _lines(node.body):
+                        lines -= {*_lines(node.orelse)}
+                    elif isinstance(node, ast.If) and growth.node.lineno in _lines(node.orelse):
+                        lines -= {*_lines(node.body)}
                 found |= dict.fromkeys(lines, growth.node.lineno)
     return found
+
+
+def _lines(body: list[ast.stmt]) -> range:
+    return range(body[0].lineno, (body[-1].end_lineno or body[-1].lineno) + 1) if body else range(0)
 
 
 def grown_at(frames: tuple[CodeLine, ...]) -> CodeLine | None:
@@ -208,6 +218,8 @@ def _goes_on(growth: _Growth, inside: list[ast.AST], layers: set[str]) -> bool:
     What goes through ``layers``, which the loop itself goes through, is the depth of a network.
     """
     assigned = [x for x in inside if isinstance(x, ast.Assign) and x is not growth.node]
+    if any(_begins(each, growth.name) for each in assigned):
+        return False
     sequence = {growth.name}
     for each in assigned:
         if _is_part(each.value, sequence) or _made(each.value, sequence):
@@ -226,6 +238,12 @@ def _goes_on(growth: _Growth, inside: list[ast.AST], layers: set[str]) -> bool:
         assigned = [each for each in assigned if each not in made]
         new = [each.value for each in made]
         wanted |= {name for each in new for name in variables(each)}
+
+
+def _begins(node: ast.Assign, name: str) -> bool:
+    """Tell whether a name begins anew, in each pass of the loop."""
+    is_its = any(isinstance(each, ast.Name) and each.id == name for each in node.targets)
+    return is_its and name not in variables(node.value)
 
 
 def _is_part(value: ast.expr, sequence: set[str]) -> bool:

@@ -191,6 +191,28 @@ def decode(model, ids, cache):
 
         ids = torch.cat([ids, logits.argmax(-1)], 1)
 """,
+    "the way of a model that keeps a state, beside that of one that does not": """\
+def write(model, ids, hidden, is_recurrent):
+    while ids.shape[1] < 99:
+        if is_recurrent:
+            out, hidden = model(ids, hidden)
+            ids.fill_(pick(out))
+        else:
+            out = model(ids)
+            ids = torch.cat([ids, pick(out)], 1)
+""",
+    "a list that each pass begins anew": """\
+def learn(model, batch):
+    for epoch in range(10):
+        x = 0.0
+        values = model(batch)
+        found = []
+        for value in values:
+            x = decayed(x) + value
+            found.append([x])
+        x = torch.tensor(found)
+        report((model(batch) * x).mean())
+""",
     "a cache of a fixed length": """\
 def decode(model, token, keys):
     for at in range(99):
