@@ -13,7 +13,17 @@ from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import callee, calls, dotted, functions, last, nodes_at, written
+from whyidle.monitor.signals.source import (
+    callee,
+    calls,
+    dotted,
+    functions,
+    last,
+    nodes_at,
+    tree_of,
+    variables,
+    written,
+)
 
 # Functions of the same file that it calls, and those that they call.
 DEEPEST: Final = 4
@@ -43,6 +53,41 @@ def learns_at(line: CodeLine) -> bool:
     """Tell whether a line learns by itself."""
     statements = [x for x in nodes_at(line.file, line.line) if isinstance(x, ast.Assign)]
     return any(map(_is_learning, calls(line.file, line.line))) or any(_renewed(statements))
+
+
+@lru_cache(maxsize=1024)
+def is_learned_from(line: CodeLine) -> bool:
+    """Tell whether gradients go back through what a line makes, in the function that it is in."""
+    around = reversed(nodes_at(line.file, line.line))
+    function = (x for x in around if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef))
+    scope = next(function, None) or tree_of(line.file)
+    if scope is None:
+        return False
+    inside = list(ast.walk(scope))
+    roots = [
+        call.func.value
+        for call in inside
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "backward"
+    ]
+    if any(x.lineno <= line.line <= (x.end_lineno or x.lineno) for x in roots):
+        return True
+    if all(x.lineno < line.line for x in roots):
+        # A name may serve again for what is only printed.
+        return False
+    assigned = [node for node in inside if isinstance(node, ast.Assign | ast.AugAssign)]
+    wanted = variables(*roots)
+    while made := [x for x in assigned if _targets(x) & wanted]:
+        if any(x.lineno <= line.line <= (x.end_lineno or x.lineno) for x in made):
+            return True
+        assigned = [x for x in assigned if x not in made]
+        wanted |= variables(*(x.value for x in made))
+    return False
+
+
+def _targets(node: ast.Assign | ast.AugAssign) -> set[str]:
+    return variables(*(node.targets if isinstance(node, ast.Assign) else [node.target]))
 
 
 def _calls_what_learns(file: str, body: Sequence[ast.AST], depth: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.acts import Phase, of_calls, of_library, scores, syncs
 from whyidle.monitor.signals.environments import step_line
-from whyidle.monitor.signals.learning import learns
+from whyidle.monitor.signals.learning import is_learned_from, learns
 from whyidle.monitor.signals.source import callee, calls, dotted, imports, tree_of
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frameworks import IN_DEVICES
@@ -109,9 +109,14 @@ def _act(chain: Chain) -> Phase | None:
 def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
     """Return what the user's lines are a part of, the outermost first."""
     due: Aside | None = None
+    outer: CodeLine | None = None
     for line in reversed(frames):
         block = _blocks(line.file).get(line.line)
         named = _of_function(line.function)
+        if named is Phase.VALIDATION and outer is not None and is_learned_from(outer):
+            # An agent evaluates its actions, and learns from what comes of it.
+            named = None
+        outer = line
         # What is only due every few steps is what it calls says, if that says anything.
         if block is not None and block.phase is Phase.PERIODIC:
             due = due or block._replace(begins=line)

@@ -332,3 +332,42 @@ def test_a_marked_validation_that_no_name_shows_is_found(share: float, *, is_fau
     assert (first.name, first.value) == (MARKED, share)
     assert finding.gain is not None
     assert finding.gain.low < share < finding.gain.high < 0.4
+
+
+@pytest.mark.parametrize(
+    ("source", "at", "learns"),
+    [
+        # An agent evaluates its actions, in a method; a loss is called so; both in one line.
+        (
+            (
+                "def update(self):\n    for _ in range(9):\n"
+                "        logs, values, _ = self.policy.evaluate(states, actions)\n"
+                "        ratio = exp(logs - old)\n        loss = -ratio * (returns - values)\n"
+                "        loss.mean().backward()\n"
+            ),
+            3,
+            True,
+        ),
+        ("for x in data:\n    loss = evaluate(net, x)\n    loss.backward()\n", 2, True),
+        ("for x in data:\n    evaluate(net, x).mean().backward()\n", 2, True),
+        # Healthy twins: it is printed, under a name of its own or that of the loss.
+        ("for x in data:\n    net(x).backward()\n    score = evaluate(net)\n", 3, False),
+        (
+            (
+                "for x in data:\n    loss = net(x)\n    loss.backward()\n    loss = evaluate(net)\n"
+                "    print(loss)\n"
+            ),
+            4,
+            False,
+        ),
+    ],
+)
+def test_what_is_learned_from_is_no_validation(
+    source: str, at: int, *, learns: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(source + "def evaluate(net, x=None):\n    return net(x)\n")
+    inner = line(file, len(source.splitlines()) + 2, "evaluate")
+    leaf = line(f"{LIB}/torch/nn/modules/module.py", 9, "forward")
+    chain = Chain((inner, line(file, at, "update")), leaf, leaf)
+    assert phase_of(chain).phase is (Phase.STEP if learns else Phase.VALIDATION)
