@@ -76,6 +76,9 @@ _READERS: Final = re.compile(
 # What copies or writes out objects one by one in Python, of any package.
 _COPIES: Final = re.compile(r".*/lib/python3\.\d+t?/(copy|copyreg|pickle|dataclasses)\.py")
 _COLLECTOR: Final = re.compile(r".*/jax/_src/lib/__init__\.py _xla_gc_callback")
+# Who draws or writes an array is given its numbers; and who there waits for time to pass.
+_DRAW: Final = frozenset({"matplotlib", "PIL", "cv2", "imageio", "seaborn", "plotly"})
+_PAUSE: Final = frozenset({"pause", "start_event_loop", "show", "flush_events"})
 _WAITS: Final = {
     HostClass.FRAMEWORK: HostClass.FRAMEWORK_WAIT,
     # In whose call it sleeps the line does not say, unless it names what the host waits for.
@@ -293,6 +296,9 @@ def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         reads = any(_READERS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None)
         yield HostClass.READ if reads else whose, samples - waited
         if waited:
+            draws = package_of(leaf.file) in _DRAW and leaf.function not in _PAUSE
+            # Of an array that is not there yet; for a disk it waits in another way.
+            reads = reads or (draws and counts.blocked < waited / 2)
             yield HostClass.READ if reads else _waits(whose, leaf), waited
 
 

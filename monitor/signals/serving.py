@@ -98,7 +98,8 @@ def _idles(job: Recorded, what: Awaited, threads: StackSamples, waits: _Waits) -
     if what is Awaited.SLEEP:
         # A loop that is known to turn sleeps in each of its turns: for nothing, unless others of
         # the job have the cores meanwhile.
-        is_helped = job.steps_by in OF_ANYTHING and _running(job, threads) >= 1.0
+        beside = job.means.get(m.JOB_CPU, 0.0) - job.means.get(m.PROCESS_CPU, 0.0)
+        is_helped = job.steps_by in OF_ANYTHING and max(beside, _running(job, threads)) >= 1.0
         return 1.0 if is_helped or not job.means.get(m.JOB_STEPS) else 0.0
     return 1.0 if what in ORDERS else 0.0
 

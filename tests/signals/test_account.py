@@ -229,3 +229,30 @@ def test_a_line_that_is_mostly_in_the_framework_is_in_it_also_where_its_calls_ar
     assert sum(row.share for row in account.rows) == pytest.approx(1)
     assert all(row.doing is HostClass.FRAMEWORK for row in account.rows if row.frames[0] == line)
     assert shares[12, HostClass.UNCLEAR] == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "blocked", "doing"),
+    [
+        ("matplotlib/image.py", "imsave", 0, HostClass.READ),
+        ("PIL/Image.py", "fromarray", 0, HostClass.READ),
+        ("seaborn/matrix.py", "heatmap", 0, HostClass.READ),
+        # Healthy twins: it writes to a disk, pauses between pictures, or asks another machine.
+        ("matplotlib/image.py", "imsave", 100, HostClass.WAIT),
+        ("matplotlib/pyplot.py", "pause", 0, HostClass.WAIT),
+        ("boto3/session.py", "get", 0, HostClass.WAIT),
+    ],
+)
+def test_who_draws_an_array_waits_for_its_numbers(
+    file: str, function: str, blocked: int, doing: HostClass, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("show(image)\n")
+    leaf = CodeLine(f"{PACKAGES}/{file}", 9, function)
+    samples = StackSamples()
+    samples.samples = 100
+    mine = Chain((CodeLine(str(script), 1, "<module>"),), leaf, leaf)
+    samples.count(mine, 100, 100, 100, 0, blocked)
+    account = account_of(samples, by_time=True)
+    assert account is not None
+    assert [row.doing for row in account.rows] == [doing]

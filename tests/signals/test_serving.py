@@ -358,14 +358,17 @@ watch(model)  # main
 
 
 @pytest.mark.parametrize("cores", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("counts", [False, True])
 def test_a_sleep_is_no_loss_while_other_processes_of_the_job_work(
-    cores: float, tmp_path: Path
+    cores: float, tmp_path: Path, *, counts: bool
 ) -> None:
     """Healthy twins: nobody works meanwhile, or hardly; then the loop could turn sooner."""
-    helpers = tuple(Helper(cores) for _ in range(2) if cores)
+    # Who makes steps of its own is no helper, and has the cores all the same.
+    helpers = () if counts else tuple(Helper(cores) for _ in range(2) if cores)
+    means = BUSY | {m.JOB_STEPS: 1.0, m.JOB_CPU: 0.1 + 2 * cores, m.PROCESS_CPU: 0.1}
     rows = (("sleep main", None, None, 270, 270), ("score main", MODEL, MODEL, 30, 0))
     more = {"steps_by": "loop", "helpers": helpers}
-    job = Program(SLEEPS, rows, more=more).window(tmp_path, BUSY | {m.JOB_STEPS: 1.0})
+    job = Program(SLEEPS, rows, more=more).window(tmp_path, means)
     assert job.host is not None
     assert any(row.frames[0].line == 6 for row in job.host.rows) is (cores < 0.5)
     assert isinstance(judge("host_code", job), Found) is (cores < 0.5)
