@@ -253,7 +253,7 @@ def played(
             self.speed = speeds[case.fault][len(started) - 1]
             self.drawn = random.Random(f"{seed} {case.fault} {len(started)}")
 
-        def turn(self) -> tuple[float, float]:
+        def turn(self, _least_s: float) -> tuple[float, float]:
             self.turns += 1
             if self.ends and self.turns > 3:
                 raise Failed("ended")

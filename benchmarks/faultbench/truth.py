@@ -49,7 +49,7 @@ Rate = tuple[float, float]
 _Done = TypeVar("_Done")
 
 
-def _turn(job: Runs, least_s: float) -> Rate:
+def _turn(job: Runs, least_s: float = TURN_S) -> Rate:
     """Let one run for so long; return its samples a second and steps a second."""
     job.send(signal.SIGCONT)
     # What stood still has to come back, and what was fetched ahead meanwhile is used up.

@@ -323,6 +323,23 @@ def test_a_folder_of_images_without_workers() -> None:
     assert ("who loads", "the main thread") in {(e.name, e.value) for e in finding.evidence}
 
 
+@pytest.mark.parametrize(
+    ("busy", "backend", "workers"),
+    [(8.0, "cpu", False), (7.7, "cpu", False), (5.0, "cpu", True), (8.0, "cuda", True)],
+)
+def test_no_worker_is_advised_where_the_steps_take_all_cores(
+    busy: float, backend: str, *, workers: bool
+) -> None:
+    decodes = of_chains((Chain((LOOP,), PIL, NEXT), 80, 0, 0), (Chain((LOOP,), LOOP), 20, 0, 0))
+    means = {m.JOB_LOADER_WAIT: 0.8, m.HOST_CORES: 8.0, m.HOST_CPU: busy / 8}
+    means |= {m.JOB_CPU: busy, m.PROCESS_CPU: busy, m.JOB_MAIN_THREAD: 1.0}
+    facts = {"torch": {**loader(0)["torch"], "backend": backend}}  # type: ignore[dict-item]
+    fixes = found(NAME, window(means=means, inside=True, facts=facts, stacks=decodes)).fixes
+    assert fixes is not None
+    assert ("num_workers" in fixes["pytorch"].code) is workers
+    assert "Decode once" in fixes["pytorch"].text
+
+
 def test_workers_that_wait_for_nfs() -> None:
     waits = works(Chain((ITEM, LOOP), ITEM), blocked=0.9)
     job = fed_by(*[waits] * 8)
