@@ -88,8 +88,8 @@ def lead(answer: DiagnosisJson) -> Lead | None:
     said = (each for each in findings if each["rule"] == rule)
     first = next(said, None) or next(iter(timed), findings[0])
     risks = [each for each in findings[: findings.index(first)] if not each["speedup"]]
-    beside = risks if first["speedup"] else timed[:1]
-    return Lead(first, beside[:MOST_BESIDE], len(findings) - 1 - len(beside[:MOST_BESIDE]))
+    beside = risks[:MOST_BESIDE] if first["speedup"] else timed[:1]
+    return Lead(first, beside, len(findings) - 1 - len(beside))
 
 
 def of_slice(answer: DiagnosisJson, part: Slice) -> FindingJson | None:

@@ -75,7 +75,13 @@ from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import freed_cores, of_work, waits_for_device
 from whyidle.monitor.signals.loading import Loader
-from whyidle.monitor.signals.loading_cause import MOST_LINES, Cause, cause_of
+from whyidle.monitor.signals.loading_cause import (
+    MOST_LINES,
+    OVERLAPS,
+    TAKES_NO_CORE,
+    Cause,
+    cause_of,
+)
 from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.own_waits import others_run, trains
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
@@ -111,10 +117,6 @@ def prepared(index):
     ),
 )
 COMPETES: Final = "Loading takes the cores that the step computes on"
-# That there are as many workers as cores is no reason for these to be slow.
-TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
-# Several of them at once take as long as one.
-OVERLAPS: Final = TAKES_NO_CORE | {LoadKind.WAIT}
 _GENERATES: Final = re.compile(r"\bfrom_generator\(")
 # Where a trace puts time in which the main thread did what no profiler records.
 UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)

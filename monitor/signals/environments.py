@@ -52,11 +52,13 @@ def only_one(file: str) -> int | None:
     """Return the line at which a program rules out more than one environment."""
     tree = tree_of(file)
     for node in () if tree is None else ast.walk(tree):
-        if isinstance(node, ast.Assert) and _compares(node.test, ast.Eq, ast.LtE):
-            return node.lineno
-        ends = isinstance(node, ast.If) and any(isinstance(x, ast.Raise) for x in node.body)
-        if ends and isinstance(node, ast.If) and _compares(node.test, ast.NotEq, ast.Gt):
-            return node.lineno
+        match node:
+            case ast.Assert(test=test) if _compares(test, ast.Eq, ast.LtE):
+                return node.lineno
+            case ast.If(test=test, body=[*_, ast.Raise()]) if _compares(test, ast.NotEq, ast.Gt):
+                return node.lineno
+            case _:
+                pass
     return None
 
 

@@ -33,8 +33,10 @@ SLOW: Final = {
     r"cifs|smb\d*": "SMB",
     r"ceph|lustre|beegfs|gpfs|glusterfs|9p|virtiofs|afs": "a file system of the network",
 }
-# Who waits for these takes no core meanwhile.
-_TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK, LoadKind.WAIT})
+# That there are as many workers as cores is no reason for these to be slow.
+TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
+# Several of them at once take as long as one.
+OVERLAPS: Final = TAKES_NO_CORE | {LoadKind.WAIT}
 # A worker takes one; beside steps that filled both of two cores, with samples prepared in the main
 # thread, two of them made the job 0.76 times as fast, and samples that were kept 1.5 times.
 LEAST_FREE: Final = 0.5
@@ -155,7 +157,7 @@ def _largest(window: Window) -> Cause | None:
         look.fixes(),
         kind,
         divides=look.divides
-        and (kind in _TAKES_NO_CORE or _has_room(window))
+        and (kind in OVERLAPS or _has_room(window))
         and (loading.who is Loader.MAIN or _are_too_few(window)),
         least=max(0.0, loading.share(kind) - loading.error(loading.share(kind))),
     )
