@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     # Whether the job has begun to exit, and what its exit waits for.
     Door = tuple[list[bool], _thread.LockType]
 
-# How long it may keep the job waiting at a stretch, and the pause after that.
+# How long it may keep the job waiting at a stretch, and how many times as long it rests after that.
 STRETCH_SECONDS = 0.0005
-REST_SECONDS = 0.0005
+RESTS = 9
 # A pause that took so long means that threads compete for the interpreter. They take it from us
 # anyway after 5 ms, and we wait long for it after each pause: then there are fewer.
 FIGHT_SECONDS = 0.01
@@ -130,10 +130,11 @@ def _rester() -> Callable[[], None]:
 
     def rest() -> None:
         nonlocal stretch, began
-        if time.thread_time() - began > stretch:
+        taken = time.thread_time() - began
+        if taken > stretch:
             slept = time.perf_counter()
-            time.sleep(REST_SECONDS)
-            fight = time.perf_counter() - slept > FIGHT_SECONDS
+            time.sleep(RESTS * taken)
+            fight = time.perf_counter() - slept - RESTS * taken > FIGHT_SECONDS
             stretch = FIGHT_STRETCH_SECONDS if fight else STRETCH_SECONDS
             began = time.thread_time()
 

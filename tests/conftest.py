@@ -19,6 +19,9 @@ from tests.forked import Forked, Imported
 ROOT = Path(__file__).parent.parent
 TAPES = ROOT / "tests" / "data" / "tapes"
 
+# Tests use every core, and none of them is somebody's job.
+os.environ["WHYIDLE_CORE_SHARE"] = "1"
+
 # A job says when it is ready, then works until its input ends: no test waits for a clock.
 JOB = """
 import sys, threading

@@ -14,6 +14,7 @@ from whyidle.monitor.app.background import announcer, start
 from whyidle.monitor.app.jobs import find_jobs
 from whyidle.monitor.app.ps import job_table
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
+from whyidle.monitor.core.pace import unhurried
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.processes import by_name
 from whyidle.monitor.processes.target import Target
@@ -62,11 +63,13 @@ def run(
               observe=observe, any_user=any_user, trace_share=share, notify=notify,
               as_json=as_json)  # fmt: skip
         return
-    screen = record.screen(as_json=as_json, quiet=quiet, everything=everything)
+    with unhurried():
+        screen = record.screen(as_json=as_json, quiet=quiet, everything=everything)
     with _exporting(export), live_dashboard.beside(screen, wanted=dashboard) as opened:
         shown, at_the_end = notifying.beside(opened.screen, told)
-        session = Session(database(), shown)
-        session.open_gpus(require=require_gpu)
+        with unhurried():
+            session = Session(database(), shown)
+            session.open_gpus(require=require_gpu)
         summary = session.record(
             Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
             seconds,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from whyidle.agents import wire
+from whyidle.monitor.core.pace import breathe
 
 OLDEST_PYTHON = (3, 9)
 # The monitor imports nothing else of the agents: to it they are text.
@@ -127,6 +128,7 @@ def statements(text: str) -> Iterator[str]:
     A parser would take a core for a third of a second at each start, beside a job that has none to
     spare; the tests hold every file against one.
     """
+    breathe()
     lines: list[str] = []
     for line in without_comments(text):
         begins = line[:1].isalpha() or line[:1] in "_@"

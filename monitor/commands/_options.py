@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.core.pace import is_crowded, unhurried
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -72,17 +75,23 @@ def traces(function: Function) -> Function:
 
 
 def implemented_by(
-    name: str, function: str = "run", room: str = "app"
+    name: str, function: str = "run", room: str = "app", *, beside_a_job: bool = False
 ) -> Callable[[Callable[[], None]], Callable[..., None]]:
     """Hand the options of a command by name to a function of a module in ``app/`` or another room.
 
-    It is imported when the command runs and not before, so that --help is quick.
+    It is imported when the command runs and not before, so that --help is quick; beside a job that
+    needs the cores, slowly.
     """
 
     def declare(command: Callable[[], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def call(**options: object) -> None:
-            module = importlib.import_module(f"whyidle.monitor.{room}.{name}")
+            if beside_a_job and sys.stderr.isatty() and is_crowded():
+                click.echo(
+                    "The job uses every core: starting slowly, so that it keeps them.", err=True
+                )
+            with unhurried() if beside_a_job else contextlib.nullcontext():
+                module = importlib.import_module(f"whyidle.monitor.{room}.{name}")
             getattr(module, function)(**options)
 
         return call

@@ -37,7 +37,7 @@ To be told of what is found:    monitor attach 4711 --notify ~/bin/tell-me"""
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--start-ticks", type=int, hidden=True)
 @options.as_json
-@options.implemented_by("attach")
+@options.implemented_by("attach", beside_a_job=True)
 def command() -> None:
     """Watch a running job.
 

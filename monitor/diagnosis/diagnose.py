@@ -33,6 +33,7 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.pace import breathe
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.costs import cost_of, overhead
 from whyidle.monitor.diagnosis.device_activity import busy
@@ -126,6 +127,7 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
     for name, rule in loaded.items():
         if rule.detect is None or (only and name not in only):
             continue
+        breathe()
         try:
             verdicts[name] = rule.detect(window)
         except Contradiction as error:

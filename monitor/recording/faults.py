@@ -1,7 +1,7 @@
 """The findings of a job while it runs: looked for on a thread of their own, now and then.
 
 A look reads the store, as any viewer does, and takes no part in the tick: what it costs is a few
-hundredths of a second, and it comes seldom.
+hundredths of a second, spread over seconds where the job needs the cores, and it comes seldom.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.finding import Contradiction
+from whyidle.monitor.core.pace import unhurried
 from whyidle.monitor.diagnosis.debounce import Change, Debouncer
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.pipeline import Guard
@@ -99,6 +100,10 @@ class Faults:
         self._writer.finding(self._run, now_ms, finding["rule"], finding["severity"], data)
 
     def _look(self) -> None:
+        with unhurried():
+            self._look_around()
+
+    def _look_around(self) -> None:
         # The rules take a tenth of a second: nothing of it before the job is watched.
         from whyidle.monitor.diagnosis import diagnose  # noqa: PLC0415
         from whyidle.monitor.signals.opening import of_run  # noqa: PLC0415

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from whyidle.monitor.core.contracts.trace import BudgetJson, StepsJson, WindowJson
+from whyidle.monitor.core.pace import give_way
 from whyidle.monitor.tracing.worker import Order
 
 SECONDS: Final = 120.0
@@ -65,6 +66,7 @@ class Parser:
         )
         assert self._child.stdin is not None  # noqa: S101  a pipe was asked for
         assert self._child.stdout is not None  # noqa: S101
+        give_way(self._child.pid)
         os.set_blocking(self._child.stdout.fileno(), False)
         line = json.dumps({**order, "parent": os.getpid()}).encode() + b"\n"
         # The order is smaller than a pipe's buffer, so this does not block.

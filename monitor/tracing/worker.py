@@ -2,8 +2,8 @@
 
 It reads its order from stdin (see ``parser``), stores the results, and prints its answer as one
 line of JSON. It must not slow down the job or the recorder, and no file may crash them: it works at
-the lowest priority with bounded memory and time, is the first that the kernel kills if memory is
-short, and ends with its parent.
+a low priority with bounded memory and time, is the first that the kernel kills if memory is short,
+and ends with its parent.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from whyidle.monitor.core.pace import insist, niceness
+
 if TYPE_CHECKING:
     from whyidle.monitor.core.contracts.trace import JsonObject, TakenJson, TraceJson
     from whyidle.monitor.store.traces import NewTrace
 
 MOST_BYTES = 2 << 30
 MOST_CPU_SECONDS = 120
-LOWEST_PRIORITY = 19
 MOST_WARNINGS = 5
 LONGEST_WARNING = 500
 _PR_SET_PDEATHSIG = 1
@@ -68,7 +69,7 @@ def understand(order: Order) -> JsonObject:
     def think() -> None:
         # For this thread and those that it starts: the thread that writes must not be delayed
         # while it holds the store.
-        os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+        os.setpriority(os.PRIO_PROCESS, 0, niceness())
         try:
             made.append(_analysed(order))
         except BaseException as error:  # noqa: BLE001  raised in the other thread
@@ -101,6 +102,7 @@ def understand(order: Order) -> JsonObject:
     from whyidle.monitor.core.errors import Problem  # noqa: PLC0415  when it is asked for
     from whyidle.monitor.store.traces import put  # noqa: PLC0415
 
+    insist(os.getpid())
     try:
         found["trace"] = put(Path(order["store"]), new)
     except Problem as problem:
