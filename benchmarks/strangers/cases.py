@@ -88,7 +88,7 @@ class Case:
     paths: tuple[str, ...]
     folder: str
     command: tuple[str, ...]
-    # Where a step ends: ``file.py:LINE`` of a simple statement, or ``call:MODULE:NAME``.
+    # What shows its progress: ``file.py:LINE`` of a simple statement, or ``call:MODULE:NAME``.
     tick: str
     healthy: bool
     # What profilers say of it, in a sentence with lines; these lines; and the rules whose
@@ -96,6 +96,8 @@ class Case:
     truth: str
     main: tuple[At, ...]
     acceptable: tuple[str, ...]
+    # Where a step of its optimizer ends, where that is another line; ``""``: it makes none.
+    step: str | None = None
     edits: tuple[Edit, ...] = ()
     # Folders from which it imports beside its own, and what its authors have run once before.
     path: tuple[str, ...] = ()
@@ -134,6 +136,7 @@ class Case:
                 truth=table["truth"],
                 main=tuple(map(_at, table.get("main", ()))),
                 acceptable=tuple(table.get("acceptable", ())),
+                step=table.get("step"),
                 edits=tuple(map(Edit.of, table.get("edits", ()))),
                 path=tuple(table.get("path", ())),
                 prepare=tuple(map(tuple, table.get("prepare", ()))),

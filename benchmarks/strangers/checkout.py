@@ -42,7 +42,9 @@ def written(
         path.with_suffix(".py").write_text(_code_of(path))
     _edit(folder, case.edits, in_place=True)
     if counting and not case.tick.startswith("call:"):
-        _count(folder, case.tick)
+        _count(folder, case.tick, 0)
+    if counting and case.step:
+        _count(folder, case.step, 1)
     if change is not None:
         _edit(folder, change.edits, in_place=False)
     return folder.resolve()
@@ -108,8 +110,8 @@ def _edit(folder: Path, edits: Iterable[Edit], *, in_place: bool) -> None:
         path.write_text("\n".join(lines))
 
 
-def _count(folder: Path, tick: str) -> None:
-    """Have a line count a step each time that it runs."""
+def _count(folder: Path, tick: str, place: int) -> None:
+    """Have a line count each time that it runs."""
     file, _, number = tick.rpartition(":")
     path = folder / file
     lines = path.read_text().split("\n")
@@ -117,6 +119,6 @@ def _count(folder: Path, tick: str) -> None:
     bare = line.lstrip()
     if not bare:
         raise MalformedError(f"{tick} is an empty line")
-    lines[int(number) - 1] = f"{line[: len(line) - len(bare)]}__tick__[0] += 1; {bare}"
+    lines[int(number) - 1] = f"{line[: len(line) - len(bare)]}__tick__[{place}] += 1; {bare}"
     path.write_text("\n".join(lines))
     compile(path.read_text(), str(path), "exec")

@@ -95,13 +95,20 @@ class Job:
         return self._processes[0].poll() is None
 
     def counted(self) -> tuple[int, int]:
-        """Return its steps so far, twice: they stand for its samples, too.
+        """Return its ticks so far, twice: they stand for its samples, too.
 
         Ranks make their steps together, and threads of a server count in one process.
         """
+        ticks = self._most(0)
+        return ticks, ticks
+
+    def optimized(self) -> int:
+        """Return the steps of its optimizer so far, where they are counted by themselves."""
+        return self._most(1)
+
+    def _most(self, place: int) -> int:
         files = [path.read_bytes() for path in self._ticks.iterdir()]
-        steps = max((struct.unpack("Q", raw)[0] for raw in files if len(raw) == 8), default=0)
-        return steps, steps
+        return max((struct.unpack("QQ", raw)[place] for raw in files if len(raw) == 16), default=0)
 
     def check(self) -> None:
         """Raise, with its last words, when it has ended."""

@@ -42,7 +42,8 @@ def judged(
         answer = diagnose.as_json(diagnose.diagnose(window))
         said = window.job.mean(m.JOB_STEPS)
         run = Reader.open(store).runs()[0]
-        steps = _steps(None if said is None else said.value, seen, run, window.job.warm_s)
+        value = None if said is None else said.value
+        steps = _steps(value, seen, run, window.job.warm_s, case.step)
     found = [f for f in answer["findings"] if f["severity"] != "info"]
     first = found[0] if found else None
     loud = [f for f in found if f["severity"] in LOUD]
@@ -116,12 +117,18 @@ def _unspoken(answer: Mapping[str, Any]) -> float:
     return round(sum(answer["unexplained"].values()), 4)
 
 
-def _steps(said: float | None, seen: Mapping[str, Any], run: Run, warm_s: float) -> dict[str, Any]:
+def _steps(
+    said: float | None, seen: Mapping[str, Any], run: Run, warm_s: float, step: str | None
+) -> dict[str, Any]:
     """Return the steps a second as counted by both, of the time that is spoken of."""
+    if step == "":
+        return {"said": said, "true": None, "right": said is None}
+    place = 1 if step is None else 3
     began = run.started_ms / 1000 + warm_s - seen["attached_at"]
     ended = (run.ended_ms or math.inf) / 1000 - seen["attached_at"]
     looks = [look for look in seen["meanwhile"] if began <= look[0] <= ended]
-    true = (looks[-1][1] - looks[0][1]) / (looks[-1][0] - looks[0][0]) if len(looks) > 1 else 0.0
+    first, last = (looks[0], looks[-1]) if len(looks) > 1 else ((0.0,) * 4, (1.0, 0, 0.0, 0))
+    true = (last[place] - first[place]) / (last[0] - first[0])
     right = said is not None and true > 0 and abs(said / true - 1) <= STEPS_WITHIN
     return {"said": said, "true": round(true, 3), "right": right}
 

@@ -30,8 +30,8 @@ LOOK_S: Final = 0.25
 # Where the programs' Python lies, in a recording.
 VENV: Final = "/venv"
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
-# Seconds, steps so far, and seconds of CPU time of the monitor so far.
-Look = tuple[float, int, float]
+# Seconds, ticks so far, seconds of CPU time of the monitor so far, and steps of the optimizer.
+Look = tuple[float, int, float, int]
 
 
 def record(case: Case, mirrors: Path | None, into: Path) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _looks(job: Job, monitor: subprocess.Popen[bytes] | None, most_s: float) -> 
         if monitor is not None and monitor.poll() is not None:
             break
         cpu = 0.0 if monitor is None else taken.by(monitor.pid)
-        yield round(now, 3), job.counted()[0], round(cpu, 3)
+        yield round(now, 3), job.counted()[0], round(cpu, 3), job.optimized()
         time.sleep(LOOK_S)
 
 

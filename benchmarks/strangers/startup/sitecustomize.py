@@ -1,7 +1,7 @@
-"""What a public program gets before its first line: a counter of its steps, and torchvision.
+"""What a public program gets before its first line: counters of its steps, and torchvision.
 
-The counter is memory that the bench reads; a line of the program, or the end of a call in a
-library, adds one to it. Torchvision's own build may not fit the torch at hand: its operators are
+The counters are memory that the bench reads; lines of the program, or the end of a call in a
+library, add one to them. Torchvision's own build may not fit the torch at hand: its operators are
 declared, so that its datasets, transforms and models work without them.
 """
 
@@ -41,8 +41,8 @@ def _counter() -> object | None:
     if folder is None:
         return None
     file = os.open(f"{folder}/{os.getpid()}", os.O_RDWR | os.O_CREAT, 0o600)
-    os.ftruncate(file, 8)
-    view = memoryview(mmap.mmap(file, 8)).cast("Q")
+    os.ftruncate(file, 16)
+    view = memoryview(mmap.mmap(file, 16)).cast("Q")
     # Among the builtins a library may look for what it knows: it can be hashed, as a view can not.
     methods = {"__getitem__": view.__getitem__, "__setitem__": view.__setitem__}
     return type("Counter", (), methods)()
