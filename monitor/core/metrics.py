@@ -459,4 +459,5 @@ STEP_BOUNDS_S: Final = (
 )  # fmt: skip
 # How far back a recent rate or share reaches; with longer steps, over a few steps.
 REACH_S = 10.0
+STEPS = frozenset({PROCESS_STEPS, JOB_STEPS})
 IN_LEAPS = frozenset(metric for metric in METRICS if _is_recent(metric))

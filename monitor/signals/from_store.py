@@ -50,6 +50,8 @@ COLLECTING: Final = 0.5
 MOST_WARM: Final = 0.5
 # In a longer window some seconds more or less of warming up do not count.
 SHORT_S: Final = 120.0
+# Rates whose last seconds all lie within it.
+LEAST_KNOWN: Final = 3
 # Where steps take longer, values cover more than the usual seconds.
 LONG_STEP_S: Final = 3.0
 # What rules ask of a GPU: a live look is paid for in each recording.
@@ -334,6 +336,13 @@ class _Reading:
         slow = self.means.get(m.JOB_STEP_P50, 0.0) > LONG_STEP_S
         if not is_cut or slow or self._whole.seconds > SHORT_S:
             return
+        for metric in (x for x in m.STEPS if x.scope is scope and self.means.get(x)):
+            # A rate is known anew after each pause: how far back one reaches is not.
+            within = self._span.start_ms + rolling.REACH_MS
+            points = _series(self._reader, metric, whose, self._span)
+            known = [p.mean for p in points if p.mean is not None and p.ts_ms >= within]
+            if len(known) >= LEAST_KNOWN:
+                self.means[metric] = statistics.fmean(known)
         for metric in (x for x in m.IN_LEAPS if x.scope is scope and self.means.get(x)):
             points = _series(self._reader, metric, whose, self._whole)
             mean = rolling.mean_of(points, self._span.start_ms)

@@ -67,6 +67,18 @@ def test_warming_up_does_not_count(tmp_path: Path) -> None:
     assert window.steps_per_s.value == 10.0
 
 
+def test_a_pace_of_before_is_in_no_step_of_the_window(tmp_path: Path) -> None:
+    def slower(second: int) -> dict[Metric, float]:
+        """Return a hundred steps a second until the fifth, then ten: over the last ten seconds."""
+        fast = min(max(0, 5 - max(0, second - 10)), second) / min(max(second, 1), 10)
+        return {m.JOB_STEPS: 100.0 * fast + 10.0 * (1 - fast)} if second >= 3 else {}
+
+    window = record(tmp_path, 25, slower)
+    assert window.job.warm_s == 5
+    assert window.steps_per_s is not None
+    assert window.steps_per_s.value == pytest.approx(10.0)
+
+
 def test_rates_are_given_per_step(tmp_path: Path) -> None:
     window = record(tmp_path, 60, ten_steps, lambda _: {m.PROCESS_SYNCS: 30.0})
     assert window.syncs_per_step is not None
