@@ -25,7 +25,7 @@ from whyidle.monitor.core.paths import DATABASE
 # The job is warm when somebody comes to look, and is left alone for as long before and after.
 WARM_STEPS: Final = 5
 WARM_S: Final = 5.0
-ALONE_S: Final = 5.0
+ALONE_S: Final = 2.0
 LOOK_S: Final = 0.25
 # Where the programs' Python lies, in a recording.
 VENV: Final = "/venv"

@@ -23,7 +23,7 @@ VARIABLE: Final = "WHYIDLE_CORE_SHARE"
 USUAL: Final = 0.05
 LEAST: Final = 0.001
 # What is taken before the next wait, and how soon a core that became idle is seen.
-SLICE_SECONDS: Final = 0.002
+SLICE_SECONDS: Final = 0.005
 NAP_SECONDS: Final = 0.05
 # With each step of niceness the kernel gives a thread so much less than its neighbor has.
 STEP: Final = 1.25
@@ -47,27 +47,22 @@ def niceness() -> int:
     return min(round(math.log(rest, STEP)), LOWEST) if rest > 1 else 0
 
 
-class _Of(threading.local):
-    """The pace of a thread."""
-
-    own: Pace | None = None
-
-
-class Pace:
+class _Pace(threading.local):
     """What a thread has taken of a core, and what it had the time to earn."""
 
+    is_held = False
     # From the beginning of the thread: the start of a program is paid for, too.
-    _seen = 0.0
+    _paid = 0.0
 
     def wait(self) -> None:
         """Wait until what was taken since the last call is earned, or a core is idle."""
-        taken = time.thread_time() - self._seen
-        if taken < SLICE_SECONDS:
+        taken = time.thread_time() - self._paid
+        if not self.is_held or taken < SLICE_SECONDS:
             return
         until = time.monotonic() + taken / share() - taken
         while (left := until - time.monotonic()) > 0 and is_crowded():
             time.sleep(min(left, NAP_SECONDS))
-        self._seen = time.thread_time()
+        self._paid = time.thread_time()
 
 
 class _Importing:
@@ -78,26 +73,25 @@ class _Importing:
         breathe()
 
 
-_of: Final = _Of()
+_pace: Final = _Pace()
 _importing: Final = _Importing()
 
 
 @contextlib.contextmanager
 def unhurried() -> Iterator[None]:
     """Hold this thread to its share of a core."""
-    _of.own = Pace()
+    _pace.is_held = True
     if _importing not in sys.meta_path:
         sys.meta_path.insert(0, _importing)
     try:
         yield
     finally:
-        _of.own = None
+        _pace.is_held = False
 
 
 def breathe() -> None:
     """Wait, where this thread is held to its share, until it may go on."""
-    if _of.own is not None:
-        _of.own.wait()
+    _pace.wait()
 
 
 def is_crowded() -> bool:

@@ -189,6 +189,7 @@ class Traces:
 
     def close(self, *, job_ended: bool) -> None:
         """End what is under way; the run says why a trace that was asked for is missing."""
+        self._news += self._scheduler.finish()
         is_lost = not self.request.progress.is_over
         self._scheduler.close(JOB_ENDED if job_ended else "the recording ended first")
         if is_lost:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from whyidle.monitor.core.contracts.trace import BudgetJson, StepsJson, WindowJson
-from whyidle.monitor.core.pace import give_way
+from whyidle.monitor.core.pace import give_way, insist
 from whyidle.monitor.tracing.worker import Order
 
 SECONDS: Final = 120.0
@@ -87,6 +87,10 @@ class Parser:
             self.close()
             return f"it was not understood within {self._seconds:.0f} s"
         return None
+
+    def hurry(self) -> None:
+        """Have it no longer give way: somebody waits."""
+        insist(self._child.pid)
 
     def close(self) -> None:
         """End the process."""

@@ -1,11 +1,12 @@
 """Traces of a recorded job: request, fetch, analyse and store them, one at a time.
 
-Called at each tick, and never waits: the job writes the trace in its own time, and a separate
-process (``parser``) analyses it.
+Called at each tick, and never waits but at the end: the job writes the trace in its own time, and a
+separate process (``parser``) analyses it.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,9 @@ from whyidle.monitor.tracing.worker import Order
 
 TAKEN, FAILED, GIVEN_UP = "trace_taken", "trace_failed", "trace_given_up"
 MOST_SLICES: Final = 3
+# The end of a recording waits so long for a trace that is being read, and looks so often.
+LAST_SECONDS: Final = 5.0
+LAST_LOOK_SECONDS: Final = 0.02
 # The beginnings of an agent's reasons that are not worth reporting: a later request will succeed.
 TOO_EARLY: Final = ("too soon", "a trace is on")
 _AGAIN: Final = "To ask once more: monitor trace {pid}"
@@ -111,6 +115,18 @@ class TraceScheduler:
         elif self.policy.wants(now, starved=starved):
             self._starved = starved
             self._begin(now, candidates)
+        news, self._news = self._news, []
+        return news
+
+    def finish(self) -> list[JobEvent]:
+        """Read what was taken to its end, if it comes soon; return the events worth storing."""
+        turn = self._turn
+        if turn is not None and turn.parser is not None:
+            turn.parser.hurry()
+            until = time.monotonic() + LAST_SECONDS
+            while self._turn is turn and (now := time.monotonic()) < until:
+                self._look_at_parser(now, turn, turn.parser)
+                time.sleep(LAST_LOOK_SECONDS)
         news, self._news = self._news, []
         return news
 

@@ -33,6 +33,8 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    # As in a thread that has just begun.
+    monkeypatch.setattr(pace, "_pace", pace._Pace())
     return Clock(monkeypatch)
 
 
@@ -49,7 +51,7 @@ def test_among_busy_cores_it_takes_its_share(
     crowd(monkeypatch, is_there=True)
     with pace.unhurried():
         for _ in range(100):
-            clock.taken += 0.003
+            clock.taken += 0.006
             pace.breathe()
     assert clock.taken / (clock.taken + clock.slept) == pytest.approx(share)
 
@@ -76,6 +78,17 @@ def test_a_core_that_becomes_idle_ends_the_wait(
     assert clock.slept == pytest.approx(0.2)
 
 
+def test_what_is_paid_for_once_is_not_paid_for_again(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd(monkeypatch, is_there=True)
+    for _ in range(2):
+        with pace.unhurried():
+            clock.taken += 0.1
+            pace.breathe()
+    assert clock.taken / (clock.taken + clock.slept) == pytest.approx(0.05)
+
+
 def test_outside_of_it_and_in_other_threads_nobody_waits(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +107,7 @@ def test_what_it_imports_comes_slowly(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "outer_of_pace.py").write_text("import inner_of_pace")
     monkeypatch.syspath_prepend(tmp_path)
     waits: list[int] = []
-    monkeypatch.setattr(pace.Pace, "wait", lambda _: waits.append(1))
+    monkeypatch.setattr(pace, "breathe", lambda: waits.append(1))
     with pace.unhurried():
         __import__("outer_of_pace")
     assert len(waits) == 2

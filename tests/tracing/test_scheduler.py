@@ -249,6 +249,31 @@ def test_the_end_of_a_recording_leaves_no_half_of_a_trace(bench: Bench) -> None:
     assert way.is_closed
 
 
+def test_the_end_of_a_recording_waits_for_what_is_being_read(bench: Bench) -> None:
+    way = FakeWay()
+    who = one(A, way)
+    bench.tick(who)
+    way.result = bench.taken()
+    bench.tick(who)
+    assert bench.taking.last is None
+    assert [event.kind for event in bench.taking.finish()] == [TAKEN]
+    assert bench.taking.last is not None
+    assert bench.taking.finish() == []
+
+
+def test_but_not_for_long(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whyidle.monitor.tracing.scheduler.LAST_SECONDS", 0.0)
+    way = FakeWay()
+    who = one(A, way)
+    bench.taking.parse = dying("import time; time.sleep(100)", 100.0)
+    bench.tick(who)
+    way.result = bench.taken()
+    bench.tick(who)
+    assert bench.taking.finish() == []
+    bench.taking.close("the recording ended first")
+    assert Space(bench.store).files() == []
+
+
 def test_a_full_disk_is_reported_once_and_asked_nobody(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
