@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,15 +16,22 @@ from whyidle.monitor.signals.window import Window
 PARALLEL: Final = ("ParallelMap", "ParallelBatch", "ParallelInterleave")
 _CODE: Final = """\
 data = (
-    data.shuffle(10_000)
-    .map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
+    data.map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
+    .cache()
+    .shuffle(10_000)
     .batch(64)
     .prefetch(tf.data.AUTOTUNE)
 )"""
 IN_ORDER: Final = Fix(
-    "Shuffle samples, map them in parallel, and have the next batches made ahead.", _CODE
+    "Map samples in parallel, keep and shuffle them, and have the next batches made ahead.", _CODE
 )
+# Stages that read, or prepare, what was read and prepared the same way in the pass before.
+READS: Final = re.compile("Interleave|Map|TFRecord|TextLine|FixedLength")
 # What is wrong with a pipeline, and what to do about it.
+_AGAIN: Final = (
+    "each pass reads and prepares all of it anew: no cache",
+    "If it fits into memory, keep what does not change: cache() before what is random.",
+)
 _PYTHON: Final = (
     "a Python function makes each element, and one holds Python's lock at a time",
     "Read files by tf.data's own operations, or make whole batches in each call of Python.",
@@ -61,8 +69,9 @@ class Pipeline:
 def pipeline_of(window: Window) -> Pipeline | None:
     """Return the latest pipeline that is at fault; ``None``: nothing is known against one."""
     for stages in window.fact("pipelines") or ():
-        faults = list(_faults(stages))
-        if faults:
+        if faults := list(_faults(stages)):
+            # One that works ahead may well read anew: that is no fault yet.
+            faults = [*([_AGAIN] if _reads_again(stages) else []), *faults]
             job = window.job
             evidence = [
                 Evidence("pipeline", _words(stages), "", "agent", job.age_s, job.seconds),
@@ -117,6 +126,13 @@ def _faults(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     batch = next((i for i, name in enumerate(names) if "Batch" in name), None)
     if batch is not None and "Shuffle" in names[batch + 1 :]:
         yield _LATE
+
+
+def _reads_again(stages: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether each pass does what the pass before did; a generator may make something new."""
+    names = [str(each.get("stage")) for each in stages]
+    is_new = any(name.endswith(("Cache", "Generator")) for name in names)
+    return not is_new and any(READS.search(name) for name in names)
 
 
 def _words(stages: Sequence[Mapping[str, Any]]) -> str:

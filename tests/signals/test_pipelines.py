@@ -45,6 +45,30 @@ def test_each_fault_has_its_cure(stages: tuple[dict[str, Any], ...], cure: str) 
     assert cure in pipeline.fix.text
 
 
+READ = {"stage": "ParallelInterleave"}
+CACHE = {"stage": "Cache"}
+
+
+@pytest.mark.parametrize(
+    ("stages", "is_kept"),
+    [
+        ((SOURCE, READ, {"stage": "ParallelMap"}, {"stage": "Batch"}, MAP), True),
+        (({"stage": "TFRecord"}, {"stage": "Batch"}), True),
+        (({"stage": "TextLine"}, MAP, {"stage": "Batch"}, {"stage": "Prefetch"}), True),
+        # Arrays in memory; a cache; and what is made, which may be new each time.
+        ((SOURCE, {"stage": "Batch"}), False),
+        ((SOURCE, READ, CACHE, MAP, {"stage": "Batch"}), False),
+        (({"stage": "Generator"}, MAP, {"stage": "Batch"}), False),
+    ],
+)
+def test_what_is_read_anew_in_each_pass_is_kept(
+    stages: tuple[dict[str, Any], ...], is_kept: bool
+) -> None:
+    pipeline = pipeline_of(job(*stages))
+    assert pipeline is not None
+    assert ("keep what does not change: cache()" in pipeline.fix.text) is is_kept
+
+
 def test_a_pipeline_that_works_ahead() -> None:
     good = (SOURCE, {"stage": "Shuffle"}, MAP | {"stage": "ParallelMap"}, {"stage": "Batch"})
     assert pipeline_of(job(*good, {"stage": "Prefetch"})) is None
