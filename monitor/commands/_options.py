@@ -88,7 +88,7 @@ def implemented_by(
         def call(**options: object) -> None:
             if beside_a_job and sys.stderr.isatty() and is_crowded():
                 click.echo(
-                    "The job uses every core: starting slowly, so that it keeps them.", err=True
+                    "Every core is in use: starting slowly, so that the job keeps them.", err=True
                 )
             with unhurried() if beside_a_job else contextlib.nullcontext():
                 module = importlib.import_module(f"whyidle.monitor.{room}.{name}")

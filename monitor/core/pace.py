@@ -60,7 +60,7 @@ class _Pace(threading.local):
         if not self.is_held or taken < SLICE_SECONDS:
             return
         until = time.monotonic() + taken / share() - taken
-        while (left := until - time.monotonic()) > 0 and is_crowded():
+        while (left := until - time.monotonic()) > 0 and not _hurry.is_set() and is_crowded():
             time.sleep(min(left, NAP_SECONDS))
         self._paid = time.thread_time()
 
@@ -74,12 +74,15 @@ class _Importing:
 
 
 _pace: Final = _Pace()
+# Somebody waits for what is held.
+_hurry: Final = threading.Event()
 _importing: Final = _Importing()
 
 
 @contextlib.contextmanager
 def unhurried() -> Iterator[None]:
     """Hold this thread to its share of a core."""
+    _hurry.clear()
     _pace.is_held = True
     if _importing not in sys.meta_path:
         sys.meta_path.insert(0, _importing)
@@ -87,6 +90,11 @@ def unhurried() -> Iterator[None]:
         yield
     finally:
         _pace.is_held = False
+
+
+def hurry() -> None:
+    """Let whoever is held go on at once: a person waits, or needs the modules that it imports."""
+    _hurry.set()
 
 
 def breathe() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whyidle.monitor.core.errors import NoGpu
+from whyidle.monitor.core.pace import hurry
 from whyidle.monitor.recording.clock import Sampler, Wake, Waker
 from whyidle.monitor.recording.recorder import Recorder
 from whyidle.monitor.recording.requests import Wanted
@@ -108,6 +109,7 @@ class Session:
         finally:
             gc.unfreeze()
             self._end(recorder, waker, reason, child)
+        hurry()
         self.stopped_by = waker.signal
         summary = summarise(self.path, str(recorder.run), self._writer.trouble)
         # The rules take a tenth of a second: nothing of it before the job is watched.

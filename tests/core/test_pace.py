@@ -78,6 +78,27 @@ def test_a_core_that_becomes_idle_ends_the_wait(
     assert clock.slept == pytest.approx(0.2)
 
 
+def test_somebody_who_waits_ends_the_wait(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd(monkeypatch, is_there=True)
+    sleep = clock.sleep
+
+    def until_asked(seconds: float) -> None:
+        sleep(seconds)
+        if clock.slept > 0.22:
+            pace.hurry()
+
+    monkeypatch.setattr(pace.time, "sleep", until_asked)
+    with pace.unhurried():
+        clock.taken += 1.0
+        pace.breathe()
+    assert clock.slept == pytest.approx(0.25)
+    # What begins later is held again.
+    with pace.unhurried():
+        clock.taken += 0.01
+        pace.breathe()
+    assert clock.slept == pytest.approx(0.3)
+
+
 def test_what_is_paid_for_once_is_not_paid_for_again(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
