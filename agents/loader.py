@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # How long it may keep the job waiting at a stretch, and how many times as long it rests after that.
 STRETCH_SECONDS = 0.0005
 RESTS = 9
+LONGEST_REST_SECONDS = 0.02
 # A pause that took so long means that threads compete for the interpreter. They take it from us
 # anyway after 5 ms, and we wait long for it after each pause: then there are fewer.
 FIGHT_SECONDS = 0.01
@@ -132,9 +133,9 @@ def _rester() -> Callable[[], None]:
         nonlocal stretch, began
         taken = time.thread_time() - began
         if taken > stretch:
-            slept = time.perf_counter()
-            time.sleep(RESTS * taken)
-            fight = time.perf_counter() - slept - RESTS * taken > FIGHT_SECONDS
+            slept, rests = time.perf_counter(), min(RESTS * taken, LONGEST_REST_SECONDS)
+            time.sleep(rests)
+            fight = time.perf_counter() - slept - rests > FIGHT_SECONDS
             stretch = FIGHT_STRETCH_SECONDS if fight else STRETCH_SECONDS
             began = time.thread_time()
 

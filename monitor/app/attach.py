@@ -67,9 +67,8 @@ def run(
         screen = record.screen(as_json=as_json, quiet=quiet, everything=everything)
     with _exporting(export), live_dashboard.beside(screen, wanted=dashboard) as opened:
         shown, at_the_end = notifying.beside(opened.screen, told)
-        with unhurried():
-            session = Session(database(), shown)
-            session.open_gpus(require=require_gpu)
+        session = Session(database(), shown)
+        session.open_gpus(require=require_gpu)
         summary = session.record(
             Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
             seconds,

@@ -27,7 +27,6 @@ from whyidle.monitor.attach.answers import (
 )
 from whyidle.monitor.attach.payload import payload
 from whyidle.monitor.attach.ptrace.refused import again
-from whyidle.monitor.core.pace import unhurried
 from whyidle.monitor.link.link import Link, LinkRefused
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.processes.tree import is_alive
@@ -112,9 +111,7 @@ def _refusal_after_waiting(target: Target) -> Refusal | None:
 def _try_method(target: Target, method: Method, stops: list[float]) -> Refusal | None:
     """Try one way in; return why the agent is not in."""
     try:
-        with unhurried():
-            text = payload({"method": method.name})
-        stops += method.enter(target, text, method.seconds)
+        stops += method.enter(target, payload({"method": method.name}), method.seconds)
         return _wait_for_hello(target)
     except NotEntered as answer:
         return answer.refusal

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from whyidle.agents import wire
-from whyidle.monitor.core.pace import breathe
+from whyidle.monitor.core.pace import breathe, unhurried
 
 OLDEST_PYTHON = (3, 9)
 # The monitor imports nothing else of the agents: to it they are text.
@@ -54,6 +54,12 @@ _Module = tuple[str, bool, list[str]]
 _QUOTES = '"""'
 # At the beginning of a line they belong to the statement before.
 _RESTS = ("else:", "elif ", "except", "finally:")
+
+
+def prepare() -> None:
+    """Build what all texts have in common, at the pace that the job leaves, before any is asked."""
+    with unhurried():
+        _agent(FOLDER)
 
 
 def payload(options: dict[str, Any], folder: Path = FOLDER) -> str:

@@ -86,11 +86,13 @@ def implemented_by(
     def declare(command: Callable[[], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def call(**options: object) -> None:
-            if beside_a_job and sys.stderr.isatty() and is_crowded():
+            # What goes on in the background starts by itself once more.
+            slowly = beside_a_job and not options.get("background")
+            if slowly and sys.stderr.isatty() and is_crowded():
                 click.echo(
                     "Every core is in use: starting slowly, so that the job keeps them.", err=True
                 )
-            with unhurried() if beside_a_job else contextlib.nullcontext():
+            with unhurried() if slowly else contextlib.nullcontext():
                 module = importlib.import_module(f"whyidle.monitor.{room}.{name}")
             getattr(module, function)(**options)
 

@@ -1,13 +1,14 @@
 """Heavy work beside a job: in slices, and slowly while the job needs the cores.
 
-A thread within ``unhurried`` takes at most a twentieth of a core as long as no core is idle: it
-waits wherever it calls ``breathe``, and before each module that it imports. A process of its own is
-held to as much by the kernel, see ``give_way``. ``WHYIDLE_CORE_SHARE`` says another share of a
-core; 1 is without a limit.
+A thread within ``unhurried`` takes a twentieth of a core as long as no core is idle: it waits
+wherever it calls ``breathe``, and before each module that it imports. A process of its own is held
+to as much by the kernel, see ``give_way``. ``WHYIDLE_CORE_SHARE`` says another share of a core; 1
+is without a limit.
 """
 
 from __future__ import annotations
 
+import _imp
 import contextlib
 import math
 import os
@@ -25,8 +26,12 @@ LEAST: Final = 0.001
 # What is taken before the next wait, and how soon a core that became idle is seen.
 SLICE_SECONDS: Final = 0.005
 NAP_SECONDS: Final = 0.05
+# A module that takes long to import is not waited for in full.
+LONGEST_WAIT_SECONDS: Final = 2.0
 # With each step of niceness the kernel gives a thread so much less than its neighbor has.
 STEP: Final = 1.25
+# Anybody but root may set the weight of a session ten times a second, all together.
+PATIENCE_SECONDS: Final = 0.3
 LOWEST: Final = 19
 _LOAD: Final = Path("/proc/loadavg")
 _LIMIT: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -48,18 +53,21 @@ def niceness() -> int:
 
 
 class _Pace(threading.local):
-    """What a thread has taken of a core, and what it had the time to earn."""
+    """What a thread has taken of a core since it is held, and what of that it has waited for."""
 
     is_held = False
-    # From the beginning of the thread: the start of a program is paid for, too.
     _paid = 0.0
+
+    def begin(self) -> None:
+        """Hold it from now on: what it took before is not asked for."""
+        self.is_held, self._paid = True, time.thread_time()
 
     def wait(self) -> None:
         """Wait until what was taken since the last call is earned, or a core is idle."""
         taken = time.thread_time() - self._paid
         if not self.is_held or taken < SLICE_SECONDS:
             return
-        until = time.monotonic() + taken / share() - taken
+        until = time.monotonic() + min(taken / share() - taken, LONGEST_WAIT_SECONDS)
         while (left := until - time.monotonic()) > 0 and not _hurry.is_set() and is_crowded():
             time.sleep(min(left, NAP_SECONDS))
         self._paid = time.thread_time()
@@ -69,8 +77,14 @@ class _Importing:
     """Finds nothing, and has whoever imports at a pace wait before each module."""
 
     def find_spec(self, *_: object, **__: object) -> None:
-        """Wait; others find it."""
-        breathe()
+        """Wait; others find it. What is asked holds a lock that all imports need."""
+        if not _pace.is_held:
+            return
+        _imp.release_lock()
+        try:
+            breathe()
+        finally:
+            _imp.acquire_lock()
 
 
 _pace: Final = _Pace()
@@ -82,8 +96,7 @@ _importing: Final = _Importing()
 @contextlib.contextmanager
 def unhurried() -> Iterator[None]:
     """Hold this thread to its share of a core."""
-    _hurry.clear()
-    _pace.is_held = True
+    _pace.begin()
     if _importing not in sys.meta_path:
         sys.meta_path.insert(0, _importing)
     try:
@@ -97,13 +110,18 @@ def hurry() -> None:
     _hurry.set()
 
 
+def take_time() -> None:
+    """Hold again whoever is to be held: nobody waits any more."""
+    _hurry.clear()
+
+
 def breathe() -> None:
     """Wait, where this thread is held to its share, until it may go on."""
     _pace.wait()
 
 
 def is_crowded() -> bool:
-    """Tell whether every core that we may use is in use at this moment."""
+    """Tell whether more threads run at this moment, of the machine, than we may use cores."""
     try:
         running = int(_LOAD.read_text().split()[3].partition("/")[0])
     except (OSError, ValueError, IndexError):
@@ -131,9 +149,17 @@ def give_way(pid: int) -> None:
 
 def insist(pid: int) -> None:
     """Let it have its part again: whoever holds what others wait for is quick."""
-    _weigh(pid, 0)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not _weigh(pid, 0) and time.monotonic() < until:
+        time.sleep(PATIENCE_SECONDS / 10)
 
 
-def _weigh(pid: int, niceness: int) -> None:
-    with contextlib.suppress(OSError):
+def _weigh(pid: int, niceness: int) -> bool:
+    """Set the weight of a session; return whether that is done, or can not be."""
+    try:
         Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True

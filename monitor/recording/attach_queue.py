@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, Outcome, Refusal, Rung
+from whyidle.monitor.attach.payload import prepare
 from whyidle.monitor.link.link import Link, LinkRefused
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
@@ -89,6 +90,11 @@ class AttachQueue:
             self._done.put(arrival)
 
     def _go(self, key: ProcessKey, *, inject: bool) -> Arrival:
+        if inject:
+            prepare()
+            if self._closing:
+                gone = Refusal(f"The recording ended before process {key.pid} was entered.")
+                return Arrival(key, outside(gone))
         outcome = self._enter(Target(key, self._fs)) if inject else Outcome(AGENT, (Rung(AGENT),))
         if not outcome.inside:
             return Arrival(key, outcome)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from whyidle.monitor.core.errors import NoGpu
-from whyidle.monitor.core.pace import hurry
+from whyidle.monitor.core.pace import hurry, take_time
 from whyidle.monitor.recording.clock import Sampler, Wake, Waker
 from whyidle.monitor.recording.recorder import Recorder
 from whyidle.monitor.recording.requests import Wanted
@@ -80,6 +80,7 @@ class Session:
         child: Child | None = None,
     ) -> RunSummary:
         """Record until the job ends, the time is up or somebody stops it; return the summary."""
+        take_time()
         waker = Waker(wanted.target.pid)
         waker.stop_on(*stop_on)
         sampler = Sampler(wanted.hz, waker)
@@ -107,9 +108,9 @@ class Session:
         except BrokenPipeError:
             reason = UNREAD
         finally:
+            hurry()
             gc.unfreeze()
             self._end(recorder, waker, reason, child)
-        hurry()
         self.stopped_by = waker.signal
         summary = summarise(self.path, str(recorder.run), self._writer.trouble)
         # The rules take a tenth of a second: nothing of it before the job is watched.

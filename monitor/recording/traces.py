@@ -189,9 +189,11 @@ class Traces:
 
     def close(self, *, job_ended: bool) -> None:
         """End what is under way; the run says why a trace that was asked for is missing."""
-        self._news += self._scheduler.finish()
-        is_lost = not self.request.progress.is_over
-        self._scheduler.close(JOB_ENDED if job_ended else "the recording ended first")
+        try:
+            self._news += self._scheduler.finish()
+        finally:
+            is_lost = not self.request.progress.is_over
+            self._scheduler.close(JOB_ENDED if job_ended else "the recording ended first")
         if is_lost:
             self._news.append(JobEvent(FAILED, self._target, self.request.progress.what))
 

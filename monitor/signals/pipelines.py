@@ -16,20 +16,27 @@ from whyidle.monitor.signals.window import Window
 PARALLEL: Final = ("ParallelMap", "ParallelBatch", "ParallelInterleave")
 _CODE: Final = """\
 data = (
+    data.shuffle(10_000)
+    .map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
+    .batch(64)
+    .prefetch(tf.data.AUTOTUNE)
+)"""
+_KEPT: Final = """\
+data = (
     data.map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
-    .cache()
+    .cache()  # of what fits into memory, and before what is random
     .shuffle(10_000)
     .batch(64)
     .prefetch(tf.data.AUTOTUNE)
 )"""
 IN_ORDER: Final = Fix(
-    "Map samples in parallel, keep and shuffle them, and have the next batches made ahead.", _CODE
+    "Shuffle samples, map them in parallel, and have the next batches made ahead.", _CODE
 )
 # Stages that read, or prepare, what was read and prepared the same way in the pass before.
 READS: Final = re.compile("Interleave|Map|TFRecord|TextLine|FixedLength")
 # What is wrong with a pipeline, and what to do about it.
 _AGAIN: Final = (
-    "each pass reads and prepares all of it anew: no cache",
+    "nothing is kept from pass to pass: no cache",
     "If it fits into memory, keep what does not change: cache() before what is random.",
 )
 _PYTHON: Final = (
@@ -71,7 +78,8 @@ def pipeline_of(window: Window) -> Pipeline | None:
     for stages in window.fact("pipelines") or ():
         if faults := list(_faults(stages)):
             # One that works ahead may well read anew: that is no fault yet.
-            faults = [*([_AGAIN] if _reads_again(stages) else []), *faults]
+            again = [_AGAIN] if _reads_again(stages) else []
+            faults = [*again, *faults]
             job = window.job
             evidence = [
                 Evidence("pipeline", _words(stages), "", "agent", job.age_s, job.seconds),
@@ -80,7 +88,7 @@ def pipeline_of(window: Window) -> Pipeline | None:
                     for what, _ in faults
                 ),
             ]
-            fix = Fix(" ".join(cure for _, cure in faults), _CODE)
+            fix = Fix(" ".join(cure for _, cure in faults), _KEPT if again else _CODE)
             return Pipeline(tuple(evidence), fix, tuple(_places(stages)), _has_python(stages))
     return None
 
@@ -131,8 +139,8 @@ def _faults(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
 def _reads_again(stages: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether each pass does what the pass before did; a generator may make something new."""
     names = [str(each.get("stage")) for each in stages]
-    is_new = any(name.endswith(("Cache", "Generator")) for name in names)
-    return not is_new and any(READS.search(name) for name in names)
+    is_other = any(re.search("Cache|Snapshot|Load|Generator", name) for name in names)
+    return not is_other and any(READS.search(name) for name in names)
 
 
 def _words(stages: Sequence[Mapping[str, Any]]) -> str:

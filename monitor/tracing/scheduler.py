@@ -27,7 +27,7 @@ from whyidle.monitor.tracing.worker import Order
 TAKEN, FAILED, GIVEN_UP = "trace_taken", "trace_failed", "trace_given_up"
 MOST_SLICES: Final = 3
 # The end of a recording waits so long for a trace that is being read, and looks so often.
-LAST_SECONDS: Final = 5.0
+LAST_SECONDS: Final = 3.0
 LAST_LOOK_SECONDS: Final = 0.02
 # The beginnings of an agent's reasons that are not worth reporting: a later request will succeed.
 TOO_EARLY: Final = ("too soon", "a trace is on")

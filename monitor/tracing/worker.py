@@ -69,8 +69,10 @@ def understand(order: Order) -> JsonObject:
     def think() -> None:
         # For this thread and those that it starts: the thread that writes must not be delayed
         # while it holds the store.
-        os.setpriority(os.PRIO_PROCESS, 0, niceness())
         try:
+            # Never back to more than we were started with: that takes a right.
+            mine = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, 0, max(mine, niceness()))
             made.append(_analysed(order))
         except BaseException as error:  # noqa: BLE001  raised in the other thread
             failed.append(error)

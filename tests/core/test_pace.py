@@ -35,6 +35,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     # As in a thread that has just begun.
     monkeypatch.setattr(pace, "_pace", pace._Pace())
+    monkeypatch.setattr(pace, "_hurry", threading.Event())
     return Clock(monkeypatch)
 
 
@@ -92,22 +93,59 @@ def test_somebody_who_waits_ends_the_wait(clock: Clock, monkeypatch: pytest.Monk
         clock.taken += 1.0
         pace.breathe()
     assert clock.slept == pytest.approx(0.25)
-    # What begins later is held again.
+    pace.take_time()
     with pace.unhurried():
         clock.taken += 0.01
         pace.breathe()
     assert clock.slept == pytest.approx(0.3)
 
 
-def test_what_is_paid_for_once_is_not_paid_for_again(
+def test_what_was_taken_in_between_is_not_asked_for(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crowd(monkeypatch, is_there=True)
     for _ in range(2):
+        clock.taken += 100.0
         with pace.unhurried():
             clock.taken += 0.1
             pace.breathe()
-    assert clock.taken / (clock.taken + clock.slept) == pytest.approx(0.05)
+    assert 0.2 / (0.2 + clock.slept) == pytest.approx(0.05)
+
+
+def test_no_single_wait_is_long(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd(monkeypatch, is_there=True)
+    with pace.unhurried():
+        clock.taken += 10.0
+        pace.breathe()
+    assert clock.slept == pytest.approx(pace.LONGEST_WAIT_SECONDS)
+
+
+def test_others_import_while_it_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_of_pace.py").write_text("")
+    (tmp_path / "quick_of_pace.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def breathe() -> None:
+        waits.set()
+        goes_on.wait(10)
+
+    monkeypatch.setattr(pace, "breathe", breathe)
+
+    def slow() -> None:
+        with pace.unhurried():
+            __import__("slow_of_pace")
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    assert waits.wait(10)
+    other = threading.Thread(target=__import__, args=("quick_of_pace",))
+    other.start()
+    other.join(5)
+    assert not other.is_alive()
+    goes_on.set()
+    thread.join(10)
+    assert {"slow_of_pace", "quick_of_pace"} <= sys.modules.keys()
 
 
 def test_outside_of_it_and_in_other_threads_nobody_waits(
@@ -176,12 +214,12 @@ def test_a_session_gives_way_and_insists_again() -> None:
         return Path(f"/proc/{child.pid}/autogroup").read_text().split()[-1]
 
     try:
-        pace.give_way(child.pid)
-        assert weight() == str(pace.niceness())
-        # Others than root may say it ten times a second.
         until = time.monotonic() + 5
-        while weight() != "0" and time.monotonic() < until:
-            pace.insist(child.pid)
+        while weight() != str(pace.niceness()) and time.monotonic() < until:
+            # Others may have said it just now.
+            pace.give_way(child.pid)
+        assert weight() == str(pace.niceness())
+        pace.insist(child.pid)
         assert weight() == "0"
     finally:
         child.communicate(b"\n")

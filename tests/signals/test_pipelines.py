@@ -58,6 +58,7 @@ CACHE = {"stage": "Cache"}
         # Arrays in memory; a cache; and what is made, which may be new each time.
         ((SOURCE, {"stage": "Batch"}), False),
         ((SOURCE, READ, CACHE, MAP, {"stage": "Batch"}), False),
+        ((SOURCE, READ, {"stage": "Snapshot"}, {"stage": "Batch"}), False),
         (({"stage": "Generator"}, MAP, {"stage": "Batch"}), False),
     ],
 )
@@ -67,6 +68,7 @@ def test_what_is_read_anew_in_each_pass_is_kept(
     pipeline = pipeline_of(job(*stages))
     assert pipeline is not None
     assert ("keep what does not change: cache()" in pipeline.fix.text) is is_kept
+    assert (".cache()" in pipeline.fix.code) is is_kept
 
 
 def test_a_pipeline_that_works_ahead() -> None:

@@ -146,6 +146,19 @@ def test_only_its_thinking_gives_way(
     assert found == f"ValueError: 13 {ours}"
 
 
+def test_whoever_is_nicer_stays_so(store: Path, file: Path) -> None:
+    nicer = (
+        "import os\n"
+        "os.nice(19)\n"
+        "from whyidle.monitor.tracing import worker\n"
+        "def analysed(order):\n"
+        "    raise ValueError(os.getpriority(os.PRIO_PROCESS, 0))\n"
+        "worker._analysed = analysed\n"
+        "worker.main()\n"
+    )
+    assert until(Parser(order(file, store), saying(nicer)).poll) == "ValueError: 19"
+
+
 def test_it_is_the_first_to_go_where_memory_is_short(store: Path, file: Path) -> None:
     script = (
         "from pathlib import Path\n"
