@@ -154,10 +154,10 @@ def insist(pid: int) -> None:
         time.sleep(PATIENCE_SECONDS / 10)
 
 
-def _weigh(pid: int, niceness: int) -> bool:
+def _weigh(pid: int, nice: int) -> bool:
     """Set the weight of a session; return whether that is done, or can not be."""
     try:
-        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
     except BlockingIOError:
         return False
     except OSError:

@@ -115,8 +115,7 @@ class TraceScheduler:
         elif self.policy.wants(now, starved=starved):
             self._starved = starved
             self._begin(now, candidates)
-        news, self._news = self._news, []
-        return news
+        return self._take_news()
 
     def finish(self) -> list[JobEvent]:
         """Read what was taken to its end, if it comes soon; return the events worth storing."""
@@ -127,8 +126,7 @@ class TraceScheduler:
             while self._turn is turn and (now := time.monotonic()) < until:
                 self._look_at_parser(now, turn, turn.parser)
                 time.sleep(LAST_LOOK_SECONDS)
-        news, self._news = self._news, []
-        return news
+        return self._take_news()
 
     def close(self, why: str) -> None:
         """Cancel what is on its way, and keep no partial trace."""
@@ -140,6 +138,10 @@ class TraceScheduler:
         self.request.ends(f"No trace: {why}.")
 
     # Inside --------------------------------------------------------------------------------------
+    def _take_news(self) -> list[JobEvent]:
+        news, self._news = self._news, []
+        return news
+
     def _begin(self, now: float, candidates: Sequence[Candidate]) -> None:
         """Ask the first process that may be asked: one represents all, so that few stand still."""
         self.policy.keep_only({c.key for c in candidates})

@@ -233,13 +233,19 @@ def test_however_its_reader_ends_the_recording_goes_on_and_says_so(
     assert len(way.asked) == 2
 
 
-def test_the_end_of_a_recording_leaves_no_half_of_a_trace(bench: Bench) -> None:
+def being_read(bench: Bench) -> FakeWay:
+    """Bring a trace as far as to its reader."""
     way = FakeWay()
     who = one(A, way)
-    bench.taking.parse = dying("import time; time.sleep(100)", 100.0)
     bench.tick(who)
     way.result = bench.taken()
     bench.tick(who)
+    return way
+
+
+def test_the_end_of_a_recording_leaves_no_half_of_a_trace(bench: Bench) -> None:
+    bench.taking.parse = dying("import time; time.sleep(100)", 100.0)
+    way = being_read(bench)
     turn = bench.taking._turn
     assert turn is not None
     assert turn.parser is not None
@@ -250,11 +256,7 @@ def test_the_end_of_a_recording_leaves_no_half_of_a_trace(bench: Bench) -> None:
 
 
 def test_the_end_of_a_recording_waits_for_what_is_being_read(bench: Bench) -> None:
-    way = FakeWay()
-    who = one(A, way)
-    bench.tick(who)
-    way.result = bench.taken()
-    bench.tick(who)
+    being_read(bench)
     assert bench.taking.last is None
     assert [event.kind for event in bench.taking.finish()] == [TAKEN]
     assert bench.taking.last is not None
@@ -263,12 +265,8 @@ def test_the_end_of_a_recording_waits_for_what_is_being_read(bench: Bench) -> No
 
 def test_but_not_for_long(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whyidle.monitor.tracing.scheduler.LAST_SECONDS", 0.0)
-    way = FakeWay()
-    who = one(A, way)
     bench.taking.parse = dying("import time; time.sleep(100)", 100.0)
-    bench.tick(who)
-    way.result = bench.taken()
-    bench.tick(who)
+    being_read(bench)
     assert bench.taking.finish() == []
     bench.taking.close("the recording ended first")
     assert Space(bench.store).files() == []
