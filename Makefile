@@ -16,7 +16,7 @@ LINT_IMPORTS := --cache-dir $(CACHES)/imports
 MYPY := --num-workers 0
 endif
 
-.PHONY: demo test test-long lint help clean
+.PHONY: demo test test-long lint golden help clean
 
 demo: ## set up, then three faults in small training jobs: found, mended, measured
 	@.ci/setup demo
@@ -47,6 +47,10 @@ lint: ## set up, then the checks without the tests
 	@PYTHONPATH=.typing $(BIN)/lint-imports $(LINT_IMPORTS)
 	@echo "== docs: generated parts of README*.md and docs/"
 	@$(BIN)/cog --check README*.md docs/*.md
+
+golden: ## set up, then show what a change alters in all that was ever said of anything recorded
+	@.ci/setup test
+	@$(BIN)/python -m tests.golden
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 14

@@ -211,6 +211,11 @@ class Found:
     # Rules that explain it away beside those of its own rule, as it was found here.
     symptom_of: tuple[str, ...] = ()
 
+    @property
+    def is_worth_a_line(self) -> bool:
+        """Whether it gives back enough to be shown; what costs no time always is."""
+        return self.gain is None or self.gain.expected >= LEAST_LOST[Severity.LOW]
+
 
 @dataclass(frozen=True, slots=True)
 class NotChecked:

@@ -21,7 +21,6 @@ from whyidle.monitor.core.contracts.diagnosis import (
 )
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
-    LEAST_LOST,
     Contradiction,
     Fix,
     Found,
@@ -138,7 +137,7 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
     found = [
         Finding(loaded[name], verdict, measured(window, verdict))
         for name, verdict in verdicts.items()
-        if isinstance(verdict, Found) and _counts(verdict)
+        if isinstance(verdict, Found) and verdict.is_worth_a_line
     ]
     judged = Diagnosis(
         window,
@@ -149,11 +148,6 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
     )
     said = headline(window, judged.findings, is_known=judged.is_known)
     return replace(judged, findings=led(judged.findings, said.finding), headline=said)
-
-
-def _counts(found: Found) -> bool:
-    """Leave out what gives back less than is worth a line."""
-    return found.gain is None or found.gain.expected >= LEAST_LOST[Severity.LOW]
 
 
 def measured(window: Window, found: Found) -> float | None:

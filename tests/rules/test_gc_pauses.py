@@ -13,11 +13,12 @@ from tests.rules.windows import (
     is_silent,
     judge,
     recorded,
+    severity,
     traced,
     window,
 )
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Need, NotChecked, SourceLine
+from whyidle.monitor.core.finding import Need, NotChecked, Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose, finding_json
 from whyidle.monitor.signals.rank_seen import RankSeen
@@ -154,7 +155,15 @@ def test_the_recorded_pair(framework: str) -> None:
     finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
     assert finding.gain is not None
     assert finding.gain.expected > 0.4
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_the_recorded_fix(framework: str) -> None:
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
+
+
+def test_the_julia_that_collects_less_still_collects() -> None:
+    assert severity(NAME, found(NAME, recorded(f"{NAME}/after_julia"))) is Severity.LOW
 
 
 def test_a_collection_that_nobody_asked_for_has_no_line() -> None:

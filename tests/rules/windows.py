@@ -54,11 +54,9 @@ def severity(name: str, finding: Found, measured: float | None = None) -> Severi
 
 
 def is_silent(name: str, window: Window) -> bool:
-    """Ask one rule that must find nothing, or nothing worth a line."""
+    """Ask one rule that must find nothing that is shown."""
     verdict = judge(name, window)
-    return not isinstance(verdict, Found) or (
-        verdict.gain is not None and verdict.gain.expected < 0.05
-    )
+    return not isinstance(verdict, Found) or not verdict.is_worth_a_line
 
 
 def cannot_judge(name: str, window: Window) -> bool:
