@@ -153,8 +153,11 @@ def _lines(subject: Subject) -> list[str]:
 
 def said(chosen: Sequence[Subject]) -> Iterator[list[str]]:
     """Yield what is said of each, judged side by side."""
-    with ProcessPoolExecutor() as pool:
-        yield from pool.map(_lines, chosen, chunksize=4)
+    beside = [each for each in chosen if each.name.startswith(WITH_SOURCE)]
+    # Whoever has read that there is no source does not look again.
+    for some in ([each for each in chosen if each not in beside], beside):
+        with ProcessPoolExecutor() as pool:
+            yield from pool.map(_lines, some, chunksize=4)
 
 
 def golden() -> dict[str, list[str]]:
