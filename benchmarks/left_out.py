@@ -48,7 +48,7 @@ def _asked(rule: str, dumped: dict[str, Any], measured: float) -> Callable[[], b
     window = load(dumped)
 
     def ask() -> bool | None:
-        verdict = None if detect is None else detect(window)
+        verdict = detect(window)
         if not isinstance(verdict, Found) or verdict.gain is None:
             return None
         return is_inside(verdict.gain.speedup, measured)

@@ -36,7 +36,7 @@ def run(*, rule: str | None, as_json: bool) -> None:
 def _as_json(rule: Rule) -> JsonObject:
     return {
         "rule": rule.id,
-        "state": "planned" if rule.is_planned else "built",
+        "state": "built",
         "kind": str(rule.kind),
         "title": rule.title,
         "documents": list(rule.documents),

@@ -18,7 +18,7 @@ def listing(rules: Sequence[Rule]) -> str:
     rows = [
         (
             rule.id,
-            "planned" if rule.is_planned else str(rule.kind),
+            str(rule.kind),
             textwrap.shorten(rule.title, room, placeholder=" ..."),
         )
         for rule in rules
@@ -35,17 +35,11 @@ def page(rule: Rule) -> str:
 def _page(rule: Rule) -> Iterator[str]:
     yield f"{rule.id}: {rule.title}"
     yield ""
-    if rule.is_planned:
-        yield "Planned: nothing checks for it yet."
-    else:
-        # The first line of the page is the title in other words.
-        yield from rule.page.splitlines()
+    # The first line of the page is the title in other words.
+    yield from rule.page.splitlines()
     for framework, fix in rule.fixes.items():
         yield ""
         yield f"{FRAMEWORKS[framework]}: {fix.text}"
         if fix.code:
             yield ""
             yield from (f"    {line}" for line in fix.code.splitlines())
-    if rule.is_planned:
-        yield ""
-        yield f"Documents: {', '.join(rule.documents)}"

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from whyidle.monitor.rules._planned import PLANNED
 from whyidle.monitor.rules._rule import DOCUMENTS, Kind, Rule
 
 __all__ = ["DOCUMENTS", "Kind", "Loaded", "Rule", "load", "loaded"]
@@ -23,7 +22,7 @@ class Loaded(NamedTuple):
 
 
 def load() -> dict[str, Rule]:
-    """Return every rule by its id, in their order; those that are planned come last."""
+    """Return every rule by its id, in their order."""
     return loaded().rules
 
 
@@ -40,8 +39,7 @@ def loaded() -> Loaded:
             built[name] = _rule(name)
         except Exception as error:  # noqa: BLE001  the other rules can still judge
             broken[name] = f"{type(error).__name__}: {error}"
-    planned = {name: replace(rule, id=name) for name, rule in PLANNED.items() if name not in names}
-    return Loaded(built | dict(sorted(planned.items())), broken)
+    return Loaded(built, broken)
 
 
 def _rule(name: str) -> Rule:

@@ -41,8 +41,7 @@ class Rule:
     title: str
     documents: tuple[str, ...]
     fixes: Mapping[Framework, Fix]
-    # ``None``: planned, and never fires.
-    detect: Detect | None = None
+    detect: Detect
     kind: Kind = Kind.TIME
     # What gets faster: where the fix makes a step larger, only the samples show it.
     paced_by: Literal["steps", "samples"] = "steps"
@@ -53,8 +52,3 @@ class Rule:
     # Filled in by ``rules.load``.
     id: str = field(default="", compare=False)
     page: str = field(default="", compare=False, repr=False)
-
-    @property
-    def is_planned(self) -> bool:
-        """Whether it is listed only."""
-        return self.detect is None

@@ -18,10 +18,10 @@ from whyidle.monitor.core.finding import (
     Severity,
 )
 from whyidle.monitor.core.settings import SETTINGS, VARIABLES, Purpose, Setting, Where
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.signals.source import text_of
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.traces.where.files import is_users
 
 _PROBES: Final[dict[Framework, str]] = {
     "pytorch": "torch",

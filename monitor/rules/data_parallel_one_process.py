@@ -26,7 +26,6 @@ D3 §1 and D5 (several GPUs). PyTorch's own documentation advises against DataPa
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from whyidle.monitor.core.finding import (
@@ -42,6 +41,8 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.traced import Traced
@@ -49,10 +50,6 @@ from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 NAME: Final = "DataParallel"
-# PyTorch's code that only this way of several GPUs runs, and of it what copies and gathers.
-# DistributedDataParallel scatters its inputs, too, with the last of the files.
-_RUNS: Final = re.compile(r".*/torch/nn/parallel/(data_parallel|parallel_apply|replicate)\.py")
-_COPIES: Final = re.compile(r".*/torch/nn/parallel/(replicate|comm|_functions|scatter_gather)\.py")
 # As the profiler names the same: a range of the wrapper, and the functions of autograd in it.
 _CALLS: Final = r"DataParallel\.forward|Broadcast(Backward)?|ReduceAddCoalesced(Backward)?"
 # A sample or two may be of a model that is only made.
@@ -66,7 +63,7 @@ def detect(window: Window) -> Verdict:
     if window.frameworks and not window.uses("pytorch"):
         return None
     said = _said(window)
-    sampled = _share(window, _RUNS)
+    sampled = _share(window, Role.REPLICATE)
     calls = None if window.gpu_trace is None else _calls(window.gpu_trace)
     if not said and sampled < LEAST and not calls:
         is_known = window.job.inside or bool(window.job.leaves) or window.gpu_trace is not None
@@ -111,13 +108,13 @@ def _gpus(window: Window) -> Measure | None:
     return window.job.measure(owned, "count", "nvml") if owned else None
 
 
-def _share(window: Window, files: re.Pattern[str]) -> float:
-    return sum(leaf.share for leaf in window.job.leaves if files.fullmatch(leaf.file))
+def _share(window: Window, role: Role) -> float:
+    return sum(leaf.share for leaf in window.job.leaves if plays(role, leaf))
 
 
 def _gain(window: Window) -> Gain | None:
     """Return what comes back: the copies of the model, and the turns that the threads take."""
-    trace, copies = window.gpu_trace, _share(window, _COPIES)
+    trace, copies = window.gpu_trace, _share(window, Role.SPREAD)
     if trace is None:
         return of_work(window, BACK_LEAST * copies, copies) if copies >= LEAST else None
     exposed = [trace.share(part) for part in (Slice.EXPOSED_COMM, Slice.EXPOSED_COPY)]
@@ -137,8 +134,9 @@ def _evidence(window: Window, gpus: Measure, *, said: bool) -> list[Evidence]:
     if said:
         age, seconds = window.job.age_s, window.job.seconds
         found.append(Evidence("around the model", f"nn.{NAME}", "", "agent", age, seconds))
-    for name, files in (("main thread in its code", _RUNS), ("of it copying, gathering", _COPIES)):
-        if share := _share(window, files):
+    for name, role in (("main thread in its code", Role.REPLICATE),
+                       ("of it copying, gathering", Role.SPREAD)):  # fmt: skip
+        if share := _share(window, role):
             found.append(Evidence.of(name, window.job.sampled(share)))
     if window.gpu_trace is not None:
         for name, part in (("only such copies run", Slice.EXPOSED_COPY),
@@ -153,8 +151,7 @@ def _where(window: Window) -> tuple[Place, ...]:
     places: dict[tuple[str, int, str], float] = {}
     total = window.job.stacks.samples or 1.0
     for chain, counts in window.job.stacks.chains.items():
-        leaf = chain.leaf
-        if leaf is not None and chain.frames and _RUNS.fullmatch(leaf.file):
+        if chain.frames and plays(Role.REPLICATE, chain.leaf):
             line = chain.frames[0]
             key = line.file, line.line, line.function
             places[key] = places.get(key, 0.0) + counts.samples / total

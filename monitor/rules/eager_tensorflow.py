@@ -38,11 +38,12 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
-    SourceLine,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.eager import eager_time
 from whyidle.monitor.signals.sampling import step_samples
@@ -106,13 +107,9 @@ def detect(window: Window) -> Verdict:
 def _python(window: Window, share: float) -> float:
     """Return the part of that time in which Python runs, and no operation."""
     seen = step_samples(window.job)
-    launched = seen.at_leaves(_launches)
-    whole = seen.at_leaves(lambda leaf: _IN_TENSORFLOW.fullmatch(leaf.file) is not None)
+    launched = seen.at_leaves(lambda leaf: plays(Role.LAUNCH, leaf))
+    whole = seen.at_leaves(lambda leaf: plays(Role.OF_TENSORFLOW, leaf))
     return share * (1 - min(1.0, launched / whole)) if whole else 0.0
-
-
-def _launches(leaf: SourceLine) -> bool:
-    return _LAUNCH.fullmatch(leaf.file) is not None
 
 
 rule = Rule(

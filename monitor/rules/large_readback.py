@@ -37,7 +37,7 @@ from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.waiting import ARRAYS, busy, idle_slice, share_of_lines
+from whyidle.monitor.signals.waiting import busy, idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
 
 # A tenth of a millisecond on the way, at 10 GB/s.
@@ -168,7 +168,7 @@ def _bytes_a_read(window: Window) -> Measure | None:
 def _handled(window: Window) -> Measure | None:
     """Return the time of the lines that take whole arrays, waits for the device included."""
     places = [(read.file, read.line) for read in window.job.reads if _is_large(read)]
-    found = share_of_lines(window.job, places, ARRAYS)
+    found = share_of_lines(window.job, places, arrays=True)
     if found is None or window.uses("pytorch"):
         return found
     # JAX waits in its own code; the line is the whole of it.

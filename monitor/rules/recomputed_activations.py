@@ -45,6 +45,8 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.checkpoints import in_checkpoint
@@ -70,8 +72,6 @@ ROOM: Final = 1.0
 _BACK: Final = frozenset({"backward", "grad"})
 # What may stand on the same line: scaled or averaged, it is still only the loss.
 _OF_A_LOSS: Final = frozenset({"scale", "mean", "sum", "div", "prepare_for_backward"})
-_ENGINE: Final = re.compile(r".*/torch/(autograd/.*|_tensor|_compile|_dynamo/.*|overrides)\.py")
-_LAYERS: Final = re.compile(r".*/torch/(nn/modules/.*|utils/checkpoint)\.py")
 _ASKS: Final = re.compile(
     r"gradient_checkpointing(_enable)?\b(?!\s*=\s*False)|\bcheckpoint(_sequential|_wrapper)?\("
     r"|apply_activation_checkpointing"
@@ -137,12 +137,12 @@ def _is_within(chain: Chain) -> bool:
     at = _back_at(chain)
     if at is None:
         return False
-    return at > 0 or (chain.leaf is not None and _ENGINE.fullmatch(chain.leaf.file) is None)
+    return at > 0 or (chain.leaf is not None and not plays(Role.ENGINE, chain.leaf))
 
 
 def _is_again(chain: Chain, ahead: set[tuple[str, str]]) -> bool:
     """Tell whether what runs there is a layer, or lines that run before a pass back as well."""
-    if chain.leaf is not None and _LAYERS.fullmatch(chain.leaf.file):
+    if plays(Role.LAYER, chain.leaf):
         return True
     named = (line for line in chain.frames[: _back_at(chain)] if not line.function.startswith("<"))
     return any(_of(line) in ahead for line in named)

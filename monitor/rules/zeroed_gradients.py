@@ -28,6 +28,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.device_idle import lost_in
@@ -37,7 +39,6 @@ from whyidle.monitor.signals.window import Window
 
 # Without them ``zero_grad`` takes up to 3% of a step in models of many small layers.
 LEAST: Final = 0.01
-_OF_TORCH: Final = re.compile(r".*/torch/(optim|nn)/.*\.py zero_grad")
 _FILLS: Final = re.compile(r".*(_foreach_zero_|\.zero_\(|\.requires_grad_\(False|\.detach_\().*")
 
 
@@ -70,7 +71,7 @@ def _filling(window: Window) -> Iterator[tuple[CodeLine | None, float]]:
     stacks = window.job.stacks
     for chain, counts in stacks.chains.items():
         leaf = chain.leaf
-        if leaf is None or _OF_TORCH.fullmatch(f"{leaf.file} {leaf.function}") is None:
+        if leaf is None or not plays(Role.ZERO, leaf):
             continue
         if _FILLS.fullmatch(line_of(leaf.file, leaf.line) or ""):
             yield chain.frames[0] if chain.frames else None, counts.samples / stacks.samples

@@ -15,70 +15,21 @@ from typing import Final, TypeAlias
 
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.libraries.frames import package_of, plays
+from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES, Role
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.acts import BESIDE, STOPPING, Phase
-from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, reads_at
+from whyidle.monitor.signals.callees import Calls, calls_of, reads_at
 from whyidle.monitor.signals.learning import learns_at
 from whyidle.monitor.signals.phases import Aside, phase_of
 from whyidle.monitor.signals.sampling import SURE, start_up
 from whyidle.monitor.signals.source import called, calls, last
-from whyidle.monitor.traces.where.files import is_users
-from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
-# Where a package is installed, and Python's own library.
-_INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
-LOADERS: Final = re.compile(
-    r".*/(torch/utils/data|torchdata|keras/src/trainers/data_adapters|grain|datasets"
-    r"|tensorflow/python/data|webdataset|ffcv|nvidia/dali)/.*"
-    # The agent's own function calls the loader of PyTorch.
-    r"|<_whyidle_agent\.torch\.loaders>"
-)
-_COMPILERS: Final = re.compile(
-    r".*/(torch/(_dynamo|_inductor|_functorch|fx)|triton/(compiler|runtime)"
-    r"|jax/_src/(compiler|interpreters/(mlir|partial_eval))\.?"
-    # Of TensorFlow what only works while a graph is built.
-    r"|tensorflow/python/(autograph|framework/(func_graph|op_def_library|c_api_util"
-    r"|auto_control_deps)))[/.].*"
-)
-# Where Python is while JAX runs one operation that no compiled function holds: it is looked up,
-# derived and launched. The call of a compiled function is C++ and shows as the user's own line.
-OF_TENSORFLOW: Final = (
-    r".*/(tensorflow/python/(ops|eager/(backprop|imperative_grad|forwardprop|tape|record))"
-    r"|keras/src/(layers|ops|backend(?!/tensorflow/trainer)|optimizers|losses|models))[/.].*"
-)
-_EAGER: Final = re.compile(
-    r".*/jax/_src/(dispatch\.py apply_primitive|core\.py .*"
-    r"|pjit\.py _(python_pjit_helper|pjit_call_impl|infer_params)\w*|(ad_util|prng|random)\.py .*"
-    r"|numpy/(?!array_constructors)\w+\.py .*|(lax|nn|image|scipy)/.*"
-    r"|interpreters/(ad|batching)\.py .*)"
-    # In TensorFlow the call of a graph is ``execute.py``; a graph that is built runs here, too.
-    rf"|{OF_TENSORFLOW}"
-)
-# What hands an array of the host to the framework.
-_PUTS: Final = re.compile(
-    r".*/tensorflow/python/framework/constant_op\.py .*"
-    r"|.*/jax/_src/(numpy/array_constructors\.py .*|(api|dispatch)\.py \w*device_put\w*"
-    r"|interpreters/pxla\.py (shard_args|\w*device_put\w*|_?shard_\w*array\w*))"
-)
 # The same by its name, where the call shows as the user's own line.
 _PUT_CALLS: Final = frozenset(
     {"array", "asarray", "device_put", "device_put_replicated", "device_put_sharded"}
 )
-# What reads an array of the framework's, by where it stands.
-_READERS: Final = re.compile(
-    r".*/jax/_src/array\.py (_value|__(array|float|int|bool|complex|index|format|repr|str|iter"
-    r"|dlpack|reduce)__|item|tolist|block_until_ready|_single_device_array_to_np_array\w*)"
-    r"|.*/jax/_src/api\.py (block_until_ready|device_get|_device_get)"
-    r"|.*/tensorflow/python/framework/ops\.py (_?numpy|__(array|float|int|bool|complex|index|format"
-    r"|repr|str|iter|reduce|dlpack)__)"
-    r"|.*/torch/_tensor\.py (__(array|format|repr|iter|contains|dlpack)__|tolist)"
-)
-# What copies or writes out objects one by one in Python, of any package.
-_COPIES: Final = re.compile(r".*/lib/python3\.\d+t?/(copy|copyreg|pickle|dataclasses)\.py")
-_COLLECTOR: Final = re.compile(r".*/jax/_src/lib/__init__\.py _xla_gc_callback")
-# Who draws or writes an array is given its numbers; and who there waits for time to pass.
-_DRAW: Final = frozenset({"matplotlib", "PIL", "cv2", "imageio", "seaborn", "plotly"})
-_PAUSE: Final = frozenset({"pause", "start_event_loop", "show", "flush_events"})
 _WAITS: Final = {
     HostClass.FRAMEWORK: HostClass.FRAMEWORK_WAIT,
     # In whose call it sleeps the line does not say, unless it names what the host waits for.
@@ -276,48 +227,34 @@ def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
     samples = counts.samples - locked
     chain = _without_collector(chain)
     leaf = chain.innermost
-    files = [x.file for x in (leaf, chain.called) if x is not None]
-    if any(LOADERS.fullmatch(file) for file in files):
+    if plays(Role.LOADER, leaf, chain.called):
         yield HostClass.LOADER, samples
-    elif any(_COMPILERS.fullmatch(file) for file in files):
+    elif plays(Role.COMPILE, leaf, chain.called):
         yield HostClass.COMPILE, samples
     elif leaf is None:
         yield HostClass.UNCLEAR, samples
-    elif _EAGER.fullmatch(_named(leaf)):
+    elif plays(Role.EAGER, leaf):
         # Who waits in one has launched it, and the device is behind.
         yield HostClass.EAGER, samples - waited
         yield HostClass.FRAMEWORK_WAIT, waited
-    elif _puts_at(leaf) or any(
-        _PUTS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None
-    ):
+    elif _puts_at(leaf) or plays(Role.PUT, leaf, chain.called):
         yield HostClass.PUT, samples
     else:
         whose = _whose(leaf, chain)
-        reads = any(_READERS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None)
+        reads = plays(Role.READ, leaf, chain.called)
         yield HostClass.READ if reads else whose, samples - waited
         if waited:
-            draws = package_of(leaf.file) in _DRAW and leaf.function not in _PAUSE
             # Of an array that is not there yet; for a disk it waits in another way.
-            reads = reads or (draws and counts.blocked < waited / 2)
+            reads = reads or (plays(Role.DRAW, leaf) and counts.blocked < waited / 2)
             yield HostClass.READ if reads else _waits(whose, leaf), waited
 
 
 def _without_collector(chain: Chain) -> Chain:
     """Leave out JAX's part in Python's garbage collector, which runs in the midst of any line."""
-    if chain.leaf is None or not _COLLECTOR.fullmatch(_named(chain.leaf)):
+    if not plays(Role.COLLECTOR, chain.leaf):
         return chain
     called = None if chain.called == chain.leaf else chain.called
     return Chain(chain.frames, called or (chain.frames[0] if chain.frames else None), called)
-
-
-def _named(line: CodeLine) -> str:
-    return f"{line.file} {line.function}"
-
-
-def package_of(file: str) -> str | None:
-    """Return the installed package that a file is of."""
-    found = _INSTALLED.match(file)
-    return None if found is None else found[1]
 
 
 def _puts_at(line: CodeLine) -> bool:
@@ -354,7 +291,7 @@ def _whose(leaf: CodeLine, chain: Chain) -> HostClass:
     """Return whose code runs where the thread was found."""
     if is_users(leaf.file):
         return _OF_CALLS[calls_of(leaf.file, leaf.line)]
-    if chain.called is not None and _COPIES.fullmatch(chain.called.file):
+    if plays(Role.COPY, chain.called):
         return HostClass.LIBRARY
     for line in (leaf, chain.called):
         # The standard library works for its caller.

@@ -10,6 +10,8 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, divided
 from whyidle.monitor.signals.feeding import Feeding
@@ -23,14 +25,6 @@ _READING: Final = re.compile(
     r"|recv|recv_into|urlopen|get_object|load|loads|loadtxt|genfromtxt|fromfile|decompress"
     r"|imread|imdecode|decode_(jpeg|png|image))"
 )
-# Libraries that read and decode, and modules of Python that do.
-_READERS: Final = re.compile(
-    r".*/(PIL|cv2|h5py|zarr|numcodecs|fsspec|s3fs|gcsfs|boto3|botocore|urllib3|requests|pyarrow"
-    r"|webdataset|soundfile|librosa|imageio|tifffile|lmdb|torchvision/io)/.*\.py"
-    r"|.*/python3\.\d+t?/(socket|ssl|gzip|zipfile|tarfile|lzma|bz2|csv|http/client|json/\w+)\.py"
-)
-# What these do in the other direction: a log is no data.
-_WRITERS: Final = re.compile(r".*/json/encoder\.py .*|.* \w*(write|dump|send|save)\w*")
 # Who sleeps in such a function waits for data; who does elsewhere has reasons of his own.
 _SLEEP: Final = re.compile(r"(.*\.)?sleep")
 _FETCHES: Final = re.compile(
@@ -43,7 +37,6 @@ _DRAWING: Final = re.compile(
     r"|random\.(gauss|normalvariate|random|uniform|randint|randrange|choice|choices|sample|shuffle)"
     r"|(\w+\.)*_?(rng|prng|generator|random_state)\.\w+"
 )
-_GENERATORS: Final = re.compile(r".*/(python3\.\d+t?/random|numpy/random/.*)\.pyx?")
 # Those that give one number for each call of Python's.
 _ONE_BY_ONE: Final = re.compile(
     r"random\.(gauss|normalvariate|random|uniform|randint|randrange|choice)"
@@ -108,7 +101,7 @@ def drawing(job: Recorded) -> Activity | None:
     # A line may do more with what it draws: of the samples those that found it at nothing else.
     share = _sum(lines)
     if seen.leaves:
-        share = min(share, seen.at_leaves(_at_or(lines, _GENERATORS)))
+        share = min(share, seen.at_leaves(_at_or(lines, Role.RANDOM)))
     share = max(0.0, share - _sleeps(job, lines))
     return Activity(job.sampled(share), _first(lines))
 
@@ -130,10 +123,10 @@ def one_by_one(drawn: Activity) -> bool:
     return bool(names) and all(any(_ONE_BY_ONE.fullmatch(n) for n in some) for some in names)
 
 
-def _at_or(lines: Iterable[SourceLine], elsewhere: re.Pattern[str]) -> Callable[[SourceLine], bool]:
+def _at_or(lines: Iterable[SourceLine], elsewhere: Role) -> Callable[[SourceLine], bool]:
     """Return whether a leaf is one of these lines, or in some library."""
     mine = {(line.file, line.line) for line in lines}
-    return lambda leaf: (leaf.file, leaf.line) in mine or bool(elsewhere.fullmatch(leaf.file))
+    return lambda leaf: (leaf.file, leaf.line) in mine or plays(elsewhere, leaf)
 
 
 def _first(lines: Sequence[SourceLine]) -> tuple[Place, ...]:
@@ -170,8 +163,7 @@ def _yields(function: ast.AST) -> bool:
 
 def _reads_in(line: SourceLine | CodeLine) -> bool:
     """Tell whether a library reads or decodes there."""
-    writes = _WRITERS.fullmatch(f"{line.file} {line.function}") is not None
-    return not writes and _READERS.fullmatch(line.file) is not None
+    return plays(Role.FETCH, line)
 
 
 def _draws(line: SourceLine, *, torch: bool) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
+from whyidle.monitor.libraries.frames import first, plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import CodeLine
 
 
@@ -45,53 +47,15 @@ WORDS: Final = {
 STOPPING: Final = frozenset({Phase.VALIDATION, Phase.CHECKPOINT})
 # What is no part of a step, and could be left out of it.
 BESIDE: Final = STOPPING | {Phase.LOGGING, Phase.METRICS, Phase.PERIODIC}
-# What reads a checkpoint back is start-up, or a data set.
-_NOT_READING: Final = r"(?!\w*([Ll]oad|[Rr]estore|[Rr]esume|[Rr]ead|deserializ|from_bytes))\w+"
-# A file and a function of it, as in "/x/site-packages/wandb/sdk/wandb_run.py log".
-_LIBRARIES: Final = {
-    Phase.CHECKPOINT: re.compile(
-        r".*/torch/serialization\.py (_?save\w*|_legacy_save|persistent_id|write_record|__exit__)"
-        rf"|.*/(torch/distributed/checkpoint|safetensors|orbax|flax/training/checkpoints"
-        rf"|flax/serialization|keras/src/saving|joblib/numpy_pickle|equinox/_serialisation"
-        rf"|lightning/\w+/plugins/io|pytorch_lightning/plugins/io)(/.*)?\.py {_NOT_READING}"
-        rf"|.*/(model_checkpoint|checkpoint_connector|checkpointing|cloud_io)\.py {_NOT_READING}"
-        r"|.*/numpy/lib/_?npyio\w*\.py _?save\w*|.*/transformers/trainer\.py _?save\w*"
-        r"|.*/transformers/modeling_utils\.py save_pretrained"
-        r"|.*/h5py/_hl/\w+\.py (make_new_dset|create_\w+|__setitem__|flush)"
-        r"|.*/fsspec/implementations/\w+\.py (write|commit)"
-        r"|.*/deepspeed/.* _?save\w*checkpoint\w*"
-    ),
-    Phase.LOGGING: re.compile(
-        r".*/(wandb|tensorboard|tensorboardX|torch/utils/tensorboard|mlflow|neptune|comet_ml"
-        r"|clearml|aim|swanlab|trackio|dvclive|loguru|structlog|matplotlib|seaborn|plotly)/.*"
-        r"\.py (?!(init|finish|login|start_run|end_run|import_hook|<module>)\b).*"
-        r"|.*/lib/python[\d.]+/(logging/\w+|csv)\.py .*"
-        r"|.*/(lightning|pytorch_lightning)/.*/loggers/.*|.*/keras/src/callbacks/tensorboard\.py .*"
-        r"|.*/transformers/integrations/integration_utils\.py .*"
-    ),
-    Phase.METRICS: re.compile(
-        r".*/(sklearn/metrics|torchmetrics|torcheval/metrics|ignite/metrics|evaluate|seqeval"
-        r"|sacrebleu|rouge_score|pycocotools)/.*"
-    ),
-    Phase.ENVIRONMENT: re.compile(
-        r".*/(gymnasium|gym|gym3|highway_env|dm_env|dm_control|pettingzoo|supersuit|minigrid|ale_py"
-        r"|procgen|vizdoom|nle|minihack|crafter|safety_gymnasium|metaworld|robosuite|smac|smacv2"
-        r"|pysc2|envpool|pybullet_envs|stable_baselines3/common/(vec_env|monitor|atari_wrappers)"
-        r"|tianshou/env|torchrl/envs|ray/rllib/env)(/.*)?\.py (?!(make|<module>)\b).*"
-    ),
-    # Those that are written in Rust stand in files of their own.
-    Phase.TOKENISATION: re.compile(
-        r".*/transformers/(tokenization_(utils|python|utils_sentencepiece)"
-        r"|models/\w+/tokenization_(?!\w*_fast)\w+)\.py (?!from_pretrained|__init__|_?load\w*).*"
-    ),
-    Phase.GENERATION: re.compile(r".*/transformers/generation/\w+\.py .*"),
-    Phase.VALIDATION: re.compile(
-        r".*/(lightning|pytorch_lightning)/.*/evaluation_loop\.py .*"
-        r"|.*/(transformers/trainer|keras/src/\w+/trainer)\.py (evaluate|evaluation_loop)"
-    ),
+_ROLES: Final = {
+    Role.CHECKPOINT: Phase.CHECKPOINT,
+    Role.LOG: Phase.LOGGING,
+    Role.METRIC: Phase.METRICS,
+    Role.ENVIRONMENT: Phase.ENVIRONMENT,
+    Role.TOKENIZATION: Phase.TOKENISATION,
+    Role.GENERATE: Phase.GENERATION,
+    Role.VALIDATE: Phase.VALIDATION,
 }
-# Only where they are the innermost: what goes through a bar of progress is in it, too.
-_BARS: Final = re.compile(r".*/(tqdm|rich)/.*")
 # What a line calls, as in "np.savez"; whose methods these are is not known.
 _CALLS: Final = {
     Phase.CHECKPOINT: re.compile(
@@ -116,14 +80,11 @@ _SYNCS: Final = re.compile(r"os\.(sync|fsync|fdatasync)")
 
 def of_library(leaf: CodeLine | None, called: CodeLine | None) -> Phase | None:
     """Return what is done where a thread was found, or in what the user's line called."""
-    for line in (called, leaf):
-        name = "" if line is None else f"{line.file} {line.function}"
-        for phase, pattern in _LIBRARIES.items():
-            if pattern.fullmatch(name):
-                return phase
-    if leaf is not None and _BARS.fullmatch(leaf.file):
-        return Phase.LOGGING
-    return None
+    found = first(_ROLES, called) or first(_ROLES, leaf)
+    if found is not None:
+        return _ROLES[found]
+    # Only where it is the innermost: what goes through a bar of progress is in it, too.
+    return Phase.LOGGING if plays(Role.BAR, leaf) else None
 
 
 def of_calls(names: Iterable[str]) -> Phase | None:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Final
 
 from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import account_of
 from whyidle.monitor.signals.acts import Phase
@@ -34,27 +36,7 @@ class Awaited(StrEnum):
     UNKNOWN = "waits"
 
 
-_OF_RANKS: Final = re.compile(
-    r".*/(torch/(distributed|nn/parallel)|horovod|mpi4py|deepspeed/comm|accelerate/utils/operations"
-    r"|jax/experimental/multihost_utils|jax/_src/(distributed|multihost_utils))[/.].*"
-)
-_OF_PERSONS: Final = re.compile(r".*/(ipykernel(_launcher)?|IPython|pdb|bdb|cmd|code)[/.].*")
-# Where a server waits for its next request, and a worker for its next order, by file and function.
-_LISTENERS: Final = re.compile(
-    r".*/(?:socket\.py accept|socketserver\.py \w+|http/server\.py \w+|wsgiref/\w+\.py \w+"
-    r"|asyncio/\w+\.py (?:run|run_forever|run_until_complete|_run_once)"
-    r"|grpc/(?:aio/)?_server\.py \w+"
-    r"|(?:uvicorn|hypercorn|gunicorn|waitress|werkzeug|flask|tornado|aiohttp/web\w*|cheroot|sanic"
-    r"|gevent|celery|kombu|billiard|rq|dramatiq|pika|kafka)[/.].*)"
-)
-_OF_INPUT: Final = re.compile(
-    r".*/(socket|ssl|selectors|subprocess|socketserver|http/\w+|urllib/\w+|asyncio/\w+"
-    r"|urllib3/.*|requests/.*|httpx/.*|aiohttp/.*|botocore/.*|fsspec/.*|zmq/.*)\.py"
-)
 _ASKS: Final = re.compile(r"input|breakpoint|set_trace|getpass")
-_OF_LOCKS: Final = re.compile(
-    r".*/(threading|queue|concurrent/futures/\w+|multiprocessing/\w+|filelock/.*)\.py"
-)
 # By the last part of what the line calls.
 _COLLECTIVES: Final = re.compile(
     r"(monitored_)?barrier|(all_?|reduce_?)?(reduce|gather|scatter)v?(_\w+)?|all_?to_?all\w*"
@@ -77,24 +59,18 @@ _OF_DEVICE: Final = frozenset({HostClass.READ, HostClass.FRAMEWORK, HostClass.PU
 # Who waits so has nothing to do, whatever else runs: somebody outside of the job gives the word.
 NOTHING_TO_DO: Final = frozenset({Awaited.CLIENTS, Awaited.SIGNAL, Awaited.PERSON})
 
-# What only a loop that trains calls, and the loops of libraries.
+# What only a loop that trains calls.
 _TRAINS: Final = re.compile(
     r"backward|zero_grad|value_and_grad|grad|apply_(gradients|updates)|(train|training)_?step|step_fn"
     r"|update_step|fit"
-)
-_TRAINERS: Final = re.compile(
-    r".*/(transformers/trainer|keras/src/(trainers|backend)|(pytorch_)?lightning/\w*/?loops"
-    r"|accelerate|trl/trainer)[/.].*"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """Where a thread stands: in whose files, what its line calls, and what that is a part of."""
+    """Where a thread stands: in whose code, what its line calls, and what that is a part of."""
 
-    files: tuple[str, ...]
-    # The same with their functions.
-    places: tuple[str, ...]
+    lines: tuple[CodeLine, ...]
     names: tuple[str, ...]
     # The same as they are written.
     written: tuple[str, ...]
@@ -103,8 +79,8 @@ class _At:
     doing: HostClass | None
     phase: Phase | None
 
-    def is_in(self, files: re.Pattern[str]) -> bool:
-        return any(map(files.fullmatch, self.files))
+    def is_in(self, role: Role) -> bool:
+        return plays(role, *self.lines)
 
     def calls(self, names: re.Pattern[str]) -> bool:
         return any(map(names.fullmatch, self.names))
@@ -113,12 +89,12 @@ class _At:
 # The first that holds: what is known by the file that it is in stands before what has many names.
 _SIGNS: Final[tuple[tuple[Awaited, Callable[[_At], bool]], ...]] = (
     (Awaited.LOADER, lambda at: at.doing is HostClass.LOADER),
-    (Awaited.PERSON, lambda at: at.is_in(_OF_PERSONS) or at.calls(_ASKS)),
-    (Awaited.RANKS, lambda at: at.is_in(_OF_RANKS) or at.calls(_COLLECTIVES)),
+    (Awaited.PERSON, lambda at: at.is_in(Role.PERSON) or at.calls(_ASKS)),
+    (Awaited.RANKS, lambda at: at.is_in(Role.COLLECTIVE) or at.calls(_COLLECTIVES)),
     (Awaited.SAVING, lambda at: at.phase is Phase.CHECKPOINT),
-    (Awaited.CLIENTS, lambda at: any(map(_LISTENERS.fullmatch, at.places))),
-    (Awaited.INPUT, lambda at: at.is_in(_OF_INPUT)),
-    (Awaited.LOCK, lambda at: at.is_in(_OF_LOCKS)),
+    (Awaited.CLIENTS, lambda at: at.is_in(Role.LISTEN)),
+    (Awaited.INPUT, lambda at: at.is_in(Role.INPUT)),
+    (Awaited.LOCK, lambda at: at.is_in(Role.LOCK)),
     (Awaited.DEVICE, lambda at: "backward" in at.names),
     (Awaited.SIGNAL, lambda at: any(map(_SIGNALS.fullmatch, at.written))),
     (Awaited.SLEEP, lambda at: at.calls(_SLEEPS)),
@@ -147,8 +123,7 @@ def _at(chain: Chain) -> _At:
     names = () if inner is None else called(inner.file, inner.line)
     at = [line for line in (chain.leaf, chain.called) if line is not None]
     return _At(
-        files=tuple(line.file for line in at),
-        places=tuple(f"{line.file} {line.function}" for line in at),
+        lines=tuple(at),
         names=tuple(name.rpartition(".")[2] for name in names),
         written=names,
         text=(line_of(inner.file, inner.line) or "") if inner else "",
@@ -165,8 +140,7 @@ def serves_at(line: CodeLine) -> bool:
 
 def in_collective(chain: Chain) -> bool:
     """Tell whether a thread is where ranks exchange something, by its files or by its line."""
-    at = [line for line in (chain.leaf, chain.called) if line is not None]
-    if any(_OF_RANKS.fullmatch(line.file) for line in at):
+    if plays(Role.COLLECTIVE, chain.leaf, chain.called):
         return True
     inner = chain.frames[0] if chain.frames else None
     names = () if inner is None else called(inner.file, inner.line)
@@ -175,8 +149,7 @@ def in_collective(chain: Chain) -> bool:
 
 def in_training(chain: Chain) -> bool:
     """Tell whether a thread stands within a loop that trains, as far as the text says."""
-    files = [line.file for line in (chain.leaf, chain.called) if line is not None]
-    if any(map(_TRAINERS.fullmatch, files)):
+    if plays(Role.TRAIN, chain.leaf, chain.called):
         return True
     return any(
         _TRAINS.fullmatch(name) for line in chain.frames for loop in _around(line)

@@ -14,8 +14,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES
 from whyidle.monitor.signals.source import tree_of
-from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -46,8 +46,7 @@ _AROUND: Final = frozenset(
     {"autocast", "enable_grad", "inference_mode", "no_grad", "record_function", "set_grad_enabled"}
     | {"cache", "lru_cache", "staticmethod"}
 )
-# Packages whose functions take arrays; and those of their functions that work with files.
-ARRAY_PACKAGES: Final = frozenset({"numpy", "pandas", "scipy", "sklearn"})
+# Those functions of packages that take arrays that work with files.
 _OF_FILES: Final = re.compile(r".*(load|save|memmap|file|read|write|open).*")
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.standstill import Collective, Stand, Standstill
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.sources.flight_recorder import Dump
-from whyidle.monitor.traces.where.files import is_users
 
 RECORDER: Final = "flight recorder"
 MOST_FRAMES: Final = 20

@@ -13,14 +13,15 @@ from enum import StrEnum
 from typing import Final
 
 from whyidle.monitor.core.finding import Place
+from whyidle.monitor.libraries.frames import kind_of, plays
+from whyidle.monitor.libraries.table import Kind, Role
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.feeding import Feeding
-from whyidle.monitor.signals.loading_chains import SERVES, begins_workers, divided, is_loading
+from whyidle.monitor.signals.loading_chains import begins_workers, divided, is_loading
 from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import SURE, start_up
-from whyidle.monitor.traces.where.files import is_users
-from whyidle.monitor.traces.where.frameworks import IN_DEVICES
 
 # A cause that explains less of the loading is not what a person should look at first.
 LEAST_OF_LOADING: Final = 1 / 3
@@ -143,7 +144,7 @@ def _where_loaders_begin(stacks: StackSamples, *, whoever_works: bool) -> set[tu
     begins = set()
     for chain, counts in stacks.chains.items():
         leaf = chain.innermost
-        if chain.frames and leaf is not None and not SERVES.match(leaf.file):
+        if chain.frames and leaf is not None and not plays(Role.ASIDE, leaf):
             kinds = [kind for kind, idles, n in divided(chain, leaf, counts) if n and not idles]
             if any(whoever_works or is_loading(chain, kind) for kind in kinds):
                 begins.add(_begins(chain))
@@ -220,7 +221,7 @@ class _Pool:
             if line is not None and (line.file, line.line) in skipped:
                 continue
             leaf = chain.leaf or line
-            if leaf is None or SERVES.match(leaf.file):
+            if leaf is None or plays(Role.ASIDE, leaf):
                 continue
             if counts.known:
                 self.locked += counts.samples * counts.locked / counts.known
@@ -232,7 +233,7 @@ class _Pool:
                 self.at_loaders += samples if loads else 0.0
                 if idles:
                     # Who waits in a call of the framework waits for what it computes.
-                    computes = self._who is Loader.MAIN and IN_DEVICES.fullmatch(leaf.file)
+                    computes = self._who is Loader.MAIN and kind_of(leaf.file) is Kind.DEVICE
                     self._idle(line, samples if loads or not computes else 0.0)
                     self._fed += samples if feeds else 0.0
                 elif loads or not only_loading:

@@ -6,20 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from whyidle.monitor.libraries.frames import package_of, plays
+from whyidle.monitor.libraries.table import DEVICE_PACKAGES, Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts
-from whyidle.monitor.signals.account import LOADERS, package_of
 from whyidle.monitor.signals.callees import Calls, calls_of
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
 from whyidle.monitor.signals.source import called, computes
-from whyidle.monitor.traces.where.files import is_users
 
-# Where a thread that waits has nothing to load: for its next order, or for a place to put it.
-_IDLE: Final = re.compile(
-    r".*/(?:torch/utils/data/(?:dataloader|_utils/(?:worker|pin_memory|signal_handling))"
-    r"|threading|queue|selectors|socketserver|concurrent/futures/\w+|asyncio/\w+"
-    r"|multiprocessing/(?:pool|queues|connection|synchronize|managers|process|popen_\w+|util)"
-    r"|keras/src/trainers/data_adapters/\w+|keras/src/utils/\w+|grain/.*)\.py"
-)
 # Functions of the user's that load, by their names.
 _LOADS: Final = re.compile(
     r"__(?:next|iter|getitem|getitems)__|.*(?:collate|load|fetch|decode|download|tokeni[sz]"
@@ -38,33 +31,10 @@ _RAW_READS: Final = re.compile(
 )
 # Of a line that reads, so much on a disk says that what it reads is in no cache.
 LEAST_BLOCKED: Final = 0.2
-_ON_A_DISK: Final = re.compile(
-    r".*/(?:PIL|h5py|zarr|lmdb|pyarrow|numpy|soundfile|imageio|tifffile|pandas|torch/serialization"
-    r"|torchvision/(?:io|datasets)|PIL)(?:/.*|\.py)"
-    r"|.*/python3\.\d+t?/(?:gzip|zipfile|tarfile|lzma|bz2|pathlib|os|shutil|genericpath)\W.*"
-)
-_NETWORK: Final = re.compile(
-    r".*/(?:urllib3|requests|aiohttp|httpx|httpcore|boto3|botocore|s3transfer|s3fs|gcsfs|fsspec"
-    r"|google/cloud|google/resumable_media|azure|paramiko|redis|pymongo|psycopg2?)/.*"
-    r"|.*/python3\.\d+t?/(?:socket|ssl|http/client|urllib/\w+|ftplib)\.py"
-)
 _NETWORK_CALLS: Final = re.compile(
     r"(?:\w+\.)*(?:urlopen|recv\w*|get_object|download\w*)|requests\.\w+"
 )
 _SLEEPS: Final = re.compile(r"(?:\w+\.)*sleep")
-# Threads that serve the job in another way.
-SERVES: Final = re.compile(
-    r"<_whyidle_agent|<string>|.*/(?:tensorboard\w*|wandb|mlflow|tqdm|prometheus_client"
-    r"|sentry_sdk|debugpy|ray|logging)/.*",
-    re.DOTALL,
-)
-# Memory of another process is had for the asking.
-_SHARES: Final = re.compile(r".*/multiprocessing/(?:resource_sharer|reductions?)\.py")
-_SENT: Final = re.compile(r".*/multiprocessing/(?:reduction|context|process)\.py")
-_BEGUN: Final = re.compile(r".*/torch/utils/data/dataloader\.py __i\w+__")
-# Who sleeps in one of these does so for the device.
-_DEVICES: Final = frozenset({"jax", "jaxlib", "torch", "flax", "tensorflow", "keras"})
-_IMPORTS: Final = "<frozen importlib"
 _OF_LEAVES_ONLY: Final = frozenset({LoadKind.START, LoadKind.HAND_OVER})
 
 
@@ -74,14 +44,17 @@ def divided(
     """Yield what a chain was doing, whether it had nothing to load, and in how many samples."""
     waited = counts.samples * counts.waited / counts.known if counts.known else 0.0
     blocked = min(waited, float(counts.blocked))
-    imports = any(x.file.startswith(_IMPORTS) for x in (leaf, chain.called) if x is not None)
-    if imports or _starts(leaf, chain.called) or begins_workers(chain):
+    if (
+        plays(Role.IMPORT, leaf, chain.called)
+        or _starts(leaf, chain.called)
+        or begins_workers(chain)
+    ):
         yield LoadKind.START, False, counts.samples
     elif blocked >= LEAST_BLOCKED * counts.samples and _reads_only(chain):
         # It copies what it has just waited for.
         yield LoadKind.STORAGE, False, counts.samples
     else:
-        idles = _IDLE.fullmatch(leaf.file) is not None
+        idles = plays(Role.IDLE, leaf)
         if not counts.known and idles:
             # Whether it ran is not known: mostly such a place is one to wait at.
             yield None, True, counts.samples
@@ -96,12 +69,12 @@ def divided(
 
 def begins_workers(chain: Chain) -> bool:
     """Tell whether a main thread is where a loader of PyTorch begins its workers."""
-    return chain.called is not None and _BEGUN.fullmatch(_named(chain.called)) is not None
+    return plays(Role.BEGIN, chain.called)
 
 
 def _waits_for_device(chain: Chain, leaf: CodeLine) -> bool:
     """Tell whether a thread that loads ahead of the device waits for that one."""
-    if any(package_of(x.file) in _DEVICES for x in (leaf, chain.called) if x is not None):
+    if any(package_of(x.file) in DEVICE_PACKAGES for x in (leaf, chain.called) if x is not None):
         return True
     at_users = bool(chain.frames) and leaf == chain.frames[0]
     return at_users and calls_of(leaf.file, leaf.line) is Calls.FRAMEWORK
@@ -113,11 +86,8 @@ def _reads_only(chain: Chain) -> bool:
 
 
 def _starts(leaf: CodeLine, asked: CodeLine | None) -> bool:
-    files = LOAD_LOOKS[LoadKind.START].files
     # A data set goes to each worker that is not a fork.
-    if asked is not None and _SENT.fullmatch(leaf.file) and _BEGUN.fullmatch(_named(asked)):
-        return True
-    return files is not None and files.fullmatch(_named(leaf)) is not None
+    return plays(Role.START, leaf) or (plays(Role.SEND, leaf) and plays(Role.BEGIN, asked))
 
 
 def _works_at(chain: Chain, leaf: CodeLine) -> LoadKind | None:
@@ -144,8 +114,7 @@ def _by_library(leaf: CodeLine, asked: CodeLine | None) -> LoadKind | None:
     """Tell by the files; without a line of the user's, what was asked for is the thread's first."""
     for kind, look in LOAD_LOOKS.items():
         lines = [leaf] if kind in _OF_LEAVES_ONLY else [leaf, asked]
-        names = [_named(x) for x in lines if x is not None and not is_users(x.file)]
-        if _first(names, {kind: look.files}):
+        if look.role is not None and plays(look.role, *lines):
             return kind
     return None
 
@@ -168,29 +137,24 @@ def _first(
 
 def _waits_at(chain: Chain, leaf: CodeLine) -> LoadKind:
     """Return what a thread waits for that has something to load."""
-    files = [x.file for x in (leaf, chain.called) if x is not None]
     names = called(chain.frames[0].file, chain.frames[0].line) if chain.frames else ()
-    if _SHARES.fullmatch(leaf.file):
+    if plays(Role.SHARE, leaf):
         return LoadKind.HAND_OVER
     if any(_SLEEPS.fullmatch(name) for name in names):
         return LoadKind.WAIT
-    if any(_NETWORK.fullmatch(f) for f in files) or any(_NETWORK_CALLS.fullmatch(n) for n in names):
+    at = (leaf, chain.called)
+    if plays(Role.NETWORK, *at) or any(_NETWORK_CALLS.fullmatch(n) for n in names):
         return LoadKind.NETWORK
-    if any(_ON_A_DISK.fullmatch(f) for f in files) or any(_READS.fullmatch(n) for n in names):
+    if plays(Role.DISK, *at) or any(_READS.fullmatch(n) for n in names):
         return LoadKind.STORAGE
     return LoadKind.WAIT
 
 
 def is_loading(chain: Chain, kind: LoadKind | None) -> bool:
     """Tell whether a thread that does other things, too, loads in this chain."""
-    files = [x.file for x in (chain.leaf, chain.called) if x is not None]
-    if any(LOADERS.fullmatch(file) for file in files):
+    if plays(Role.LOADER, chain.leaf, chain.called):
         return True
     functions = [frame.function for frame in chain.frames]
     if any(_LOADS.fullmatch(f) and not _TRAINS.fullmatch(f) for f in functions):
         return True
     return kind in {LoadKind.TOKENISE, LoadKind.UNPACK, LoadKind.DECODE, LoadKind.NETWORK}
-
-
-def _named(line: CodeLine) -> str:
-    return f"{line.file} {line.function}"

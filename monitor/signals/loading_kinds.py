@@ -1,7 +1,7 @@
 """What loading may spend its time on, declared once: how it is known, what it is called, its cure.
 
-Patterns of files are matched with ``file function`` of where a thread was found and of what the
-user's line had called; those of calls with the names on the user's line, as far as its source can
+A role is what a library does where a thread was found, or in what the user's line had called;
+patterns of calls are matched with the names on the user's line, as far as its source can
 be read; those of functions with the names of the user's own functions around it.
 """
 
@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from whyidle.monitor.core.finding import Fix, Framework
+from whyidle.monitor.libraries.table import Role
 
 
 class LoadKind(StrEnum):
@@ -39,7 +40,7 @@ class LoadLook:
     cure: str
     code: dict[Framework, str]
     # Of threads that run; those that wait are told apart by ``loading.py``.
-    files: re.Pattern[str] | None = None
+    role: Role | None = None
     calls: re.Pattern[str] | None = None
     functions: re.Pattern[str] | None = None
     # Whether more workers or threads divide it.
@@ -55,16 +56,10 @@ def _both(code: str) -> dict[Framework, str]:
     return {"pytorch": code, "jax": code}
 
 
-def _files(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf".*/(?:{pattern})", re.DOTALL)
-
-
 def _names(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-# The libraries that read files write them, too: checkpoints and logs.
-_NO_WRITER: Final = r"(?!\w*(?:writ|save|dump|encode|setitem|flush|create|compress\b))\S+"
 _ONCE: Final = """\
 if not os.path.exists(kept):  # once, before training
     np.save(kept, np.stack([prepare(read(path)) for path in paths]))
@@ -90,10 +85,7 @@ with ThreadPoolExecutor(2) as pool:  # once, around the loop over epochs
         for batch in pool.map(read, orders):
             train(batch)""",
         },
-        files=_files(
-            r"multiprocessing/(?:popen_\w+|spawn|forkserver)\.py .*"
-            r"|torch/utils/data/dataloader\.py (?:_shutdown_workers|_get_iterator|__del__)"
-        ),
+        role=Role.START,
         divides=False,
     ),
     LoadKind.STORAGE: LoadLook(
@@ -131,10 +123,7 @@ with ThreadPoolExecutor(16) as pool:
 if not os.path.exists(kept):  # once, before training
     np.save(kept, np.concatenate([tokenize(text) for text in texts]).astype(np.int32))
 tokens = np.load(kept, mmap_mode="r")"""),
-        files=_files(
-            r"(?:transformers/(?:\w+/)*tokenization_\w+|tokenizers/.*|tiktoken/\w+"
-            r"|sentencepiece/\w+|nltk/tokenize/\w+|spacy/.*|torchtext/.*)\.py .*"
-        ),
+        role=Role.TOKENIZE,
         calls=_names(
             r"(?:\w+\.)*\w*(?:tokeni[sz]er?|tokeni[sz]ation|sentencepiece|tiktoken)\w*(?:\.\w+)*"
             r"|(?:\w+\.)+(?:tokeni[sz]e|encode_batch\w*|batch_encode\w*|encode_plus"
@@ -148,12 +137,7 @@ tokens = np.load(kept, mmap_mode="r")"""),
         "Keep the samples in a form that needs no unpacking: arrays that are mapped into memory"
         " and not text, pickles or compressed archives.",
         _both(_ONCE),
-        files=_files(
-            rf"(?:python3\.\d+t?/(?:gzip|zipfile(?:/\w+)?|tarfile|lzma|bz2|csv|pickle|json/\w+"
-            rf"|compression/.*|xml/.*)"
-            rf"|(?:h5py|zarr|numcodecs|lmdb|pyarrow|pandas/io|msgpack|yaml|orjson|bson)/.*"
-            rf"|numpy/(?:lib/)?_?(?:npyio|format)\w*|torch/serialization)\.py {_NO_WRITER}"
-        ),
+        role=Role.UNPACK,
         calls=_names(
             r"(?:\w+\.)*(?:json|pickle|cpickle|dill|msgpack|yaml|orjson|ujson|zlib|gzip|lzma|bz2"
             r"|zstd\w*|lz4\w*|csv|struct)\."
@@ -174,14 +158,7 @@ tokens = np.load(kept, mmap_mode="r")"""),
 image = Image.open(path)
 image.draft("RGB", (256, 256))  # JPEG: decoded at a half, a quarter or an eighth of its size
 pixels = np.asarray(image.convert("RGB").resize((224, 224)))"""),
-        files=_files(
-            r"PIL/(?!Image\.py (?:resize|rotate|transform|crop|filter|transpose|paste|thumbnail)"
-            r"|Image(?:Filter|Ops|Enhance|Draw|Chops)\.py).*"
-            r"|(?:torchvision/io|torchcodec|decord|av|imageio|tifffile|rawpy|pydicom|SimpleITK"
-            r"|nibabel|pyvips|turbojpeg|simplejpeg|soundfile|audioread|pydub|torchaudio"
-            r"|moviepy|openslide|rasterio)/.*|(?:soundfile|turbojpeg|simplejpeg)\.py .*"
-            r"|librosa/core/audio\.py .*"
-        ),
+        role=Role.DECODE,
         calls=_names(
             r"(?:\w+\.)*(?:imread|imdecode|imreadmulti|decode_\w*(?:jpe?g|png|image|video|audio)"
             r"|read_(?:image|video|file)|to_rgb|simplejpeg\.\w+|soundfile\.\w+|sf\.read"
@@ -200,14 +177,7 @@ def collate(samples):  # runs in the worker: one tensor for each part of a batch
     xs, ys = zip(*samples)
     return torch.stack([torch.as_tensor(x) for x in xs]), torch.tensor(ys)""",
         },
-        files=_files(
-            r"multiprocessing/(?:reduction|connection|queues|shared_memory|heap|resource_sharer"
-            r"|managers|pool)\.py .*|torch/multiprocessing/.*"
-            r"|torch/storage\.py (?:_new_shared|_share_\w+|_new_using\w+|share_memory_?|__reduce__)"
-            r"|torch/utils/data/_utils/pin_memory\.py .*"
-            r"|torch/utils/data/dataloader\.py (?:_try_get_data|_get_data|_next_data)"
-            r"|torch/_utils\.py _rebuild\w*|torch/_tensor\.py __reduce\w*"
-        ),
+        role=Role.HAND_OVER,
         divides=False,
     ),
     LoadKind.COLLATE: LoadLook(
@@ -223,10 +193,7 @@ def collate(samples):
 def collate(samples):
     return np.stack(samples)""",
         },
-        files=_files(
-            r"torch/utils/data/_utils/collate\.py .*|transformers/data/data_collator\.py .*"
-            r"|torch/nn/utils/rnn\.py .*|torch_geometric/(?:data|loader)/.*"
-        ),
+        role=Role.COLLATE,
         calls=_names(r"(?:\w+\.)*(?:pad_sequence|default_collate|collate\w*|pack_sequence)"),
         functions=_names(r".*(?:collat|pad_batch|batchify).*"),
     ),
@@ -246,10 +213,7 @@ def augment(key, batch):
     flipped = jax.random.bernoulli(key, shape=(len(batch), 1, 1, 1))
     return jnp.where(flipped, batch[:, :, ::-1], batch)""",
         },
-        files=_files(
-            r"(?:PIL|torchvision/(?:transforms|tv_tensors)|albumentations|albucore|imgaug|kornia"
-            r"|monai|torchio|skimage|scipy|numpy|audiomentations|librosa|pandas|timm/data)/.*"
-        ),
+        role=Role.TRANSFORM,
         calls=_names(
             r"(?:cv2|np|numpy|scipy|ndimage|skimage|random|math|re)(?:\.\w+)+"
             r"|(?:\w+\.)*(?:augment\w*|transforms?)"

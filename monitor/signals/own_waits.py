@@ -7,7 +7,6 @@ to make faster, and no longer than these run.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -15,6 +14,8 @@ from typing import Final, TypeAlias
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import ROUNDING
 from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.account import HostAccount, divided
 from whyidle.monitor.signals.awaited import NOTHING_TO_DO, Awaited, awaited
@@ -25,7 +26,6 @@ from whyidle.monitor.signals.window import Window
 # Somebody outside of the job ends such a wait.
 OUTSIDE: Final = NOTHING_TO_DO | {Awaited.INPUT, Awaited.SLEEP, Awaited.UNKNOWN}
 # Whoever waits in one of these waits for a process or a thread that the program has started.
-_STARTED: Final = re.compile(r".*/(subprocess|multiprocessing/\w+|concurrent/futures/\w+)\.py")
 _Frames: TypeAlias = tuple[CodeLine, ...]
 
 
@@ -83,6 +83,4 @@ def _waits(stacks: StackSamples) -> Iterator[tuple[_Frames, HostClass, Awaited, 
 
 
 def _awaited(chain: Chain) -> Awaited:
-    lines = (line for line in (chain.leaf, chain.called) if line is not None)
-    is_own = any(_STARTED.fullmatch(line.file) for line in lines)
-    return Awaited.LOCK if is_own else awaited(chain)
+    return Awaited.LOCK if plays(Role.CHILDREN, chain.leaf, chain.called) else awaited(chain)

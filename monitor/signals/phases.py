@@ -14,13 +14,14 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from whyidle.monitor.libraries.frames import kind_of
+from whyidle.monitor.libraries.table import Kind
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.acts import Phase, of_calls, of_library, scores, syncs
 from whyidle.monitor.signals.environments import step_line
 from whyidle.monitor.signals.learning import is_learned_from, learns
 from whyidle.monitor.signals.source import callee, calls, dotted, imports, tree_of
-from whyidle.monitor.traces.where.files import is_users
-from whyidle.monitor.traces.where.frameworks import IN_DEVICES
 
 # Functions of the user's, in words: ``run_validation``, ``evalEpoch``, ``val_loop``.
 _VALIDATES: Final = re.compile(
@@ -96,7 +97,7 @@ def _act(chain: Chain) -> Phase | None:
     if outside and (found := of_library(outside[-1], outside[0])) is not None:
         return found
     # What a framework does for a line that prints is no printing.
-    if inner is None or any(IN_DEVICES.fullmatch(x.file) for x in outside):
+    if inner is None or any(kind_of(x.file) is Kind.DEVICE for x in outside):
         return None
     names = [callee(call) for call in calls(inner.file, inner.line)]
     if outside and scores(imports(inner.file).get(name.partition(".")[0], "") for name in names):
@@ -131,7 +132,7 @@ def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
 
 def _of_tokenizer(chain: Chain) -> Aside | None:
     """Return where the user's own code cuts text into tokens, by the names alone."""
-    if any(IN_DEVICES.fullmatch(x.file) for x in (chain.leaf, chain.called) if x is not None):
+    if any(kind_of(x.file) is Kind.DEVICE for x in (chain.leaf, chain.called) if x):
         return None
     begins = None
     for inner, outer in zip_longest(chain.frames, chain.frames[1:]):

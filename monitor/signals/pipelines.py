@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Place
-from whyidle.monitor.signals.loading_chains import SERVES
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.signals.sampling import SURE
 from whyidle.monitor.signals.window import Window
 
@@ -107,7 +108,7 @@ def in_python(window: Window) -> tuple[float, float] | None:
     looks = max(ours, default=0.0)
     if looks < LEAST_LOOKS:
         return None
-    others = (n for chain, n in chains if chain.leaf and not SERVES.match(chain.leaf.file))
+    others = (n for chain, n in chains if chain.leaf and not plays(Role.ASIDE, chain.leaf))
     ran = sum(n.samples - n.waited - n.locked for n in others)
     share = min(1.0, max(0.0, ran) / looks)
     error = SURE * math.sqrt(max(share * (1 - share), 1 / looks) / looks)

@@ -6,7 +6,6 @@ collective, or for a device that stands in one, while it is still at its own wor
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Final, NamedTuple
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts
 from whyidle.monitor.signals.account import divided
 from whyidle.monitor.signals.awaited import in_collective
@@ -31,7 +32,6 @@ FEW: Final = "the ranks were not sampled for long enough"
 # Why no rank is named, where more would tell; the second is that of ``core/ranks.py``.
 SHORT: Final = frozenset({FEW, "too few steps to tell a late rank from chance"})
 # A wait of MPI's turns and asks instead of sleeping.
-_TURNS: Final = re.compile(r".*/mpi4py/.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _parts(
     """Return in how many samples a chain waited for others, and launched; add up the rest."""
     idle = busy = 0.0
     collective = in_collective(chain)
-    turns = chain.leaf is not None and bool(_TURNS.fullmatch(chain.leaf.file))
+    turns = plays(Role.TURNS, chain.leaf)
     before: HostClass | None = None
     for doing, n in divided(chain, counts):
         if doing in WAITS or (collective and (doing is HostClass.WAIT or turns)):

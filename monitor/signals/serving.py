@@ -8,20 +8,20 @@ it waits for could come sooner. Of a thread that trains every wait counts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, Counts, StackSamples
 from whyidle.monitor.signals.account import divided
 from whyidle.monitor.signals.awaited import NOTHING_TO_DO, Awaited, awaited, serves_at
 from whyidle.monitor.signals.learning import learns_at
-from whyidle.monitor.signals.loading_chains import SERVES
 from whyidle.monitor.signals.recorded import Recorded, Serving
-from whyidle.monitor.traces.where.files import is_users
 
 # What only a framework at work shows; who waits is not among it.
 AT_WORK: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.COMPILE, HostClass.PUT})
@@ -42,8 +42,6 @@ LEAST_CORES: Final = 0.3
 OF_ANYTHING: Final = frozenset({"loop", "tf.function"})
 # What a thread waits for that was asked for nothing.
 ORDERS: Final = NOTHING_TO_DO | {Awaited.LOCK, Awaited.SLEEP}
-# Whoever reads there reads from a connection that it has; with a library in between it has asked.
-_RAW: Final = re.compile(r".*/(?:socket|ssl|socketserver|threading|http/server)\.py")
 
 _Waits = Mapping[Chain, tuple[Awaited, float]]
 
@@ -116,7 +114,7 @@ def _working(threads: StackSamples) -> StackSamples:
     gone = {chain: n for chain, (what, n) in waits.items() if what in ORDERS}
     for chain, counts in threads.chains.items():
         leaf = chain.innermost
-        if leaf is None or SERVES.match(leaf.file):
+        if leaf is None or plays(Role.ASIDE, leaf):
             gone[chain] = counts.samples
     return _without(threads, gone)
 
@@ -140,7 +138,7 @@ def _waits(stacks: StackSamples) -> _Waits:
 
 def _is_raw(chain: Chain) -> bool:
     lines = [line for line in (chain.leaf, chain.called) if line is not None]
-    return all(is_users(line.file) or _RAW.fullmatch(line.file) for line in lines)
+    return all(is_users(line.file) or plays(Role.CONNECTION, line) for line in lines)
 
 
 def _share(stacks: StackSamples, waits: _Waits, what: Container[Awaited]) -> float:

@@ -12,6 +12,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.source import (
     called,
@@ -26,7 +27,6 @@ from whyidle.monitor.signals.source import (
     variables,
 )
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.traces.where.files import is_users
 
 MOST: Final = 3
 # Methods of a data set or a loader, and what makes a batch of samples.

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import Final
 
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.libraries.frames import kind_of, plays
+from whyidle.monitor.libraries.table import Kind, Role
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
-
-# While a read of PyTorch's runs, Python is in its own line or in these helpers of a tensor.
-HELPERS: Final = re.compile(r".*/torch/(_tensor|functional|utils/_contextlib)\.py")
-# What is made of large values on the host is done in these.
-ARRAYS: Final = re.compile(rf"{HELPERS.pattern}|.*/(numpy|pandas|scipy|sklearn)/.*\.py")
 
 
 def busy(trace: Traced) -> float:
@@ -32,18 +27,22 @@ def idle_slice(trace: Traced | None) -> Slice:
 
 
 def share_of_lines(
-    job: Recorded, places: Iterable[tuple[str, int]], helpers: re.Pattern[str] = HELPERS
+    job: Recorded, places: Iterable[tuple[str, int]], *, arrays: bool = False
 ) -> Measure | None:
     """Return how much of the main thread's time goes to these lines; ``None``: not sampled.
 
-    Only samples count that found it at the line itself, or in helpers: a line may also call a
-    whole model.
+    Only samples count that found it at the line itself, or in helpers of a tensor: a line may also
+    call a whole model. ``arrays``: what is made of large values on the host counts, too.
     """
     if not job.lines:
         return None
     seen, wanted = step_samples(job), set(places)
     own = sum(line.share for line in seen.lines if (line.file, line.line) in wanted)
     at = seen.at_leaves(
-        lambda leaf: (leaf.file, leaf.line) in wanted or bool(helpers.fullmatch(leaf.file))
+        lambda leaf: (
+            (leaf.file, leaf.line) in wanted
+            or plays(Role.TENSOR, leaf)
+            or (arrays and kind_of(leaf.file) is Kind.ARRAYS)
+        )
     )
     return job.sampled(min(own, at))

@@ -223,14 +223,11 @@ def test_a_run_is_not_watched_again(monitor: Monitor, run: int) -> None:
     assert "not being recorded" in done.stderr
 
 
-def test_the_rules_are_listed_with_those_that_are_planned(monitor: Monitor) -> None:
+def test_the_rules_are_listed(monitor: Monitor) -> None:
     (answer,) = lines(monitor("rules", "--json").stdout)
     listed = {each["rule"]: each for each in answer["rules"]}
     assert listed.keys() == rules.load().keys()
     assert listed["input_starved"]["state"] == "built"
-    planned = [each for each in listed.values() if each["state"] == "planned"]
-    assert all(each["fixes"] for each in planned)
-    assert ("planned" in monitor("rules").stdout) is bool(planned)
 
 
 def test_a_rule_that_cannot_be_loaded_is_named_beside_the_list(

@@ -31,7 +31,7 @@ CASES = [
     (name, framework)
     for name, rule in rules.load().items()
     for framework, fix in rule.fixes.items()
-    if fix.code and not rule.is_planned
+    if fix.code
 ]
 # Flux.jl and CUDA.jl cannot be had with the tests, and pages say so; the rest runs in a Julia.
 NOT_RUN = {"flux"}

@@ -57,7 +57,7 @@ from whyidle.monitor.signals.window import Window
 
 SCREENS: Final = ROOT / "tests" / "data" / "findings"
 WIDTH: Final = 100
-BUILT = [name for name, rule in rules.load().items() if not rule.is_planned]
+BUILT = list(rules.load())
 
 
 # Faults that need what a demo on a CPU does not have.

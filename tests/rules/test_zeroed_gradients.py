@@ -43,7 +43,7 @@ def of(
     backend: str = "cuda",
 ) -> Window:
     """Return a job whose main thread was found at a line of such a file in some of 100 samples."""
-    leaf = CodeLine(str(SOURCES / where), line, "zero_grad")
+    leaf = CodeLine(str(SOURCES / "site-packages" / where), line, "zero_grad")
     seen = stacks((leaf, (USER,), samples), (REST, (REST,), 100 - samples))
     gpus = (GPU,) if backend == "cuda" else ()
     facts = {framework: {"version": "2.13.0", "backend": backend}}

@@ -36,9 +36,7 @@ def rule(name: str) -> Rule:
 
 def judge(name: str, window: Window) -> Verdict:
     """Ask one rule."""
-    detect = rule(name).detect
-    assert detect is not None
-    return detect(window)
+    return rule(name).detect(window)
 
 
 def found(name: str, window: Window) -> Found:

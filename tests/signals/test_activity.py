@@ -25,7 +25,10 @@ def job(folder: Path, once: float, of_readers: float) -> Recorded:
     file = folder / "train.py"
     file.write_text(SCRIPT)
     lines = (SourceLine(str(file), 2, "", once), SourceLine(str(file), 4, "", 1 - once))
-    h5py, torch = "/venv/h5py/_hl/dataset.py", "/venv/torch/nn/modules/linear.py"
+    h5py, torch = (
+        "/venv/site-packages/h5py/_hl/dataset.py",
+        "/venv/site-packages/torch/nn/modules/linear.py",
+    )
     leaves = (
         SourceLine(h5py, 9, "read", of_readers),
         SourceLine(torch, 7, "forward", 1 - of_readers),

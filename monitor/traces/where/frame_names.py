@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whyidle.monitor.libraries.names import FRAMEWORK_FILES, STDLIB_FILES
+from whyidle.monitor.libraries.table import PACKAGES
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.traces.model import Site
-from whyidle.monitor.traces.where.files import is_users
-from whyidle.monitor.traces.where.frameworks import FRAMEWORK_FILES, FRAMEWORKS, STDLIB_FILES
 
 _KINETO = re.compile(r"^(.+?)\((\d{1,9})\): (.+)$", re.DOTALL)
 _JAX = re.compile(r"^\$(.+?):(\d{1,9}) (.+)$", re.DOTALL)
@@ -56,4 +57,4 @@ def _is_users_file(file: str) -> bool:
     stem = file.removesuffix(".py")
     if stem.startswith(("_", "<")) or not file.endswith(".py"):
         return False
-    return not (stem in FRAMEWORK_FILES or stem in FRAMEWORKS or stem in STDLIB_FILES)
+    return not (stem in FRAMEWORK_FILES or stem in PACKAGES or stem in STDLIB_FILES)

@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 import numpy as np
 
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.traces.budgets.hosts import threads_of
 from whyidle.monitor.traces.grouping import numbered, present
 from whyidle.monitor.traces.intervals import union
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Site, Trace
-from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frame_names import is_frame, site_in, site_of
 from whyidle.monitor.traces.where.nesting import NONE, Labels, nest, never
 

@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.core.protobuf import BYTES, VARINT, Damaged, fields, text, varint
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.traces.model import Ids, Site
 from whyidle.monitor.traces.stream import Stream
-from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.xplane.planes import Proto
 
 # What is read of all modules together, and of one.

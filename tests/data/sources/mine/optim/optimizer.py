@@ -1,1 +1,1 @@
-../../torch/optim/optimizer.py
+../../site-packages/torch/optim/optimizer.py

@@ -9,13 +9,13 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from whyidle.monitor.traces.where.frameworks import (
+from whyidle.monitor.libraries.names import (
     FRAMEWORK_MODULES,
-    FRAMEWORKS,
     STDLIB_FILES,
     STDLIB_FOLDERS,
     SURELY,
 )
+from whyidle.monitor.libraries.table import PACKAGES
 
 _INSTALLED = re.compile(
     r"(^|/)(site|dist)-packages/|/lib(32|64)?/(python|pypy)\d[\d.]*/|/python\d+\.zip/"
@@ -35,13 +35,18 @@ def is_users(path: str) -> bool:
         return False
     folders = path.split("/")
     if folders[0] in ("", "..") or folders[0].endswith(":"):
-        return not _is_checkout(folders)
+        return package_at(folders) is None
     if len(folders) == 1:
         stem = path.removesuffix(".py")
         return stem not in STDLIB_FILES and stem not in FRAMEWORK_MODULES
-    return folders[0] not in FRAMEWORKS and folders[0] not in STDLIB_FOLDERS
+    return folders[0] not in PACKAGES and folders[0] not in STDLIB_FOLDERS
 
 
-def _is_checkout(folders: list[str]) -> bool:
-    """Whether this is a framework's own repository: the package lies in a folder of its name."""
-    return any(b in FRAMEWORKS and a in (b, f"py{b}") for a, b in pairwise(folders))
+def package_at(folders: list[str]) -> int | None:
+    """Return where a package begins in its own repository: in a folder of its name, or "src"."""
+    at = (
+        n
+        for n, (above, package) in enumerate(pairwise(folders), 1)
+        if package in PACKAGES and above in (package, f"py{package}", "src")
+    )
+    return next(at, None)

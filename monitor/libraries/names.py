@@ -2,36 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Final
 
-# The first folder of a path that Kineto cut.
-_DEVICE_PACKAGES = """
-torch torchvision torchaudio torchtext torchdata torchmetrics torchao torchtune torchtitan
-torchgen functorch torch_xla triton apex xformers flash_attn bitsandbytes transformer_engine
-deepspeed megatron fairscale colossalai
-lightning lightning_fabric lightning_utilities pytorch_lightning ignite fastai
-transformers accelerate diffusers peft trl sentence_transformers timm optimum vllm sglang flashinfer
-jax jaxlib flax optax orbax chex haiku equinox diffrax jaxtyping einops clu t5x opt_einsum
-tensorflow tf_keras keras
-"""
-_HOST_PACKAGES = """
-tokenizers safetensors huggingface_hub grain seqio tensorstore array_record ml_dtypes
-tensorflow_datasets tensorboard tensorboardX tree
-numpy scipy pandas sklearn PIL cv2 matplotlib skimage albumentations imageio librosa soundfile
-pyarrow h5py zarr numba cupy webdataset streaming joblib cloudpickle dill lmdb polars
-tqdm wandb mlflow hydra omegaconf absl fire click typer rich pydantic psutil pynvml
-fsspec s3fs gcsfs aiohttp requests urllib3 botocore boto3 google grpc certifi yaml attr attrs
-ray dask horovod mpi4py nvidia
-IPython ipykernel ipywidgets traitlets tornado zmq jupyter_client debugpy pytest _pytest
-pluggy setuptools pkg_resources packaging typing_extensions six filelock regex wrapt decorator
-whyidle memray scalene viztracer
-"""
-# Their calls are the device's work, or its preparation.
-DEVICE_PACKAGES: Final = frozenset(_DEVICE_PACKAGES.split())
-IN_DEVICES: Final = re.compile(rf".*/({'|'.join(sorted(DEVICE_PACKAGES))})/.*")
-FRAMEWORKS: Final = DEVICE_PACKAGES | frozenset(_HOST_PACKAGES.split())
 # Packages with a name that people also give to a folder of their own: what is surely the package's.
 SURELY: Final = ("datasets/arrow_", "datasets/formatting/", "datasets/iterable_dataset.py")
 
