@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, Protocol
 
-from whyidle.monitor.libraries.table import TABLE, Kind, Role
+from whyidle.monitor.libraries.table import CALLS, TABLE, Kind, Role
 from whyidle.monitor.libraries.users import is_users, package_at
 
 _INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(.+)")
@@ -80,6 +80,24 @@ def _place(file: str) -> tuple[str, str] | None:
 def _split(path: str) -> tuple[str, str]:
     name, _, rest = _ENDING.sub("", path).partition("/")
     return name, rest
+
+
+def is_call(role: Role, names: Iterable[str]) -> bool:
+    """Tell whether one of some names, as they are called, does this."""
+    looks = _look_of_calls(role)
+    return looks is not None and any(map(looks.fullmatch, names))
+
+
+@cache
+def _look_of_calls(role: Role) -> re.Pattern[str] | None:
+    return re.compile(CALLS[role]) if role in CALLS else None
+
+
+def is_module(role: Role, module: str) -> bool:
+    """Tell whether a module, as it is imported, is one that does this."""
+    name, _, rest = module.partition(".")
+    look = TABLE[name].looks.get(role) if name in TABLE else None
+    return look is not None and look.fullmatch(f"{rest.replace('.', '/')} ") is not None
 
 
 def first(wanted: Iterable[Role], *lines: Line | None) -> Role | None:

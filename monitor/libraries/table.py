@@ -20,7 +20,7 @@ from whyidle.monitor.core.errors import Problem
 
 OURS: Final = Path(__file__).with_name("table.toml")
 VARIABLE: Final = "WHYIDLE_LIBRARIES"
-_NO_PACKAGES: Final = frozenset({"words", "packages"})
+_NO_PACKAGES: Final = frozenset({"words", "calls", "packages"})
 _NO_ROLES: Final = frozenset({"is", "also"})
 
 
@@ -74,6 +74,12 @@ class Role(StrEnum):
     LOCK = "lock"
     CHILDREN = "children"
     IMPORT = "import"
+    # What is only known by the name that is called.
+    SYNC = "sync"
+    SLEEP = "sleep"
+    DISK_ALONE = "disk_alone"
+    RANDOM_NUMBER = "random_number"
+    RANDOM_TENSOR = "random_tensor"
     # Parts of one framework that one fault is about.
     RECOMPUTE = "recompute"
     ZERO = "zero"
@@ -163,18 +169,23 @@ def own() -> Path | None:
     return path if path.is_file() else None
 
 
-def _known() -> tuple[dict[str, Package], frozenset[str]]:
-    table = read(OURS)
+def _known(table: Mapping[str, Any]) -> dict[str, Package]:
     words = table["words"]
     found = rows(table, words, OURS)
     theirs = own()
     if theirs is not None:
         found |= rows(read(theirs), words, theirs)
-    return found, frozenset(table["packages"]["anybodys"].split())
+    return found
 
 
-TABLE, _ANYBODYS = _known()
+_OURS: Final = read(OURS)
+TABLE: Final = _known(_OURS)
+# What the names that a line calls look like where they play a role.
+CALLS: Final[Mapping[Role, str]] = {
+    Role(role): said if isinstance(said, str) else "|".join(said)
+    for role, said in _OURS["calls"].items()
+}
 # A folder of this name is surely the package.
-PACKAGES: Final = frozenset(TABLE) - _ANYBODYS
+PACKAGES: Final = frozenset(TABLE) - {*_OURS["packages"]["anybodys"].split()}
 DEVICE_PACKAGES: Final = frozenset(x for x, row in TABLE.items() if row.kind is Kind.DEVICE)
 ARRAY_PACKAGES: Final = frozenset(x for x, row in TABLE.items() if row.kind is Kind.ARRAYS)

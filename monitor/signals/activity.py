@@ -10,7 +10,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.frames import is_call, plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, divided
@@ -19,30 +19,9 @@ from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of
 
-# What a program calls to get at its data.
-_READING: Final = re.compile(
-    r"(.*\.)?(open|read|readinto|readline|readlines|read_(bytes|text|parquet|csv|table|image|file)"
-    r"|recv|recv_into|urlopen|get_object|load|loads|loadtxt|genfromtxt|fromfile|decompress"
-    r"|imread|imdecode|decode_(jpeg|png|image))"
-)
-# Who sleeps in such a function waits for data; who does elsewhere has reasons of his own.
-_SLEEP: Final = re.compile(r"(.*\.)?sleep")
 _FETCHES: Final = re.compile(
     r".*(load|read|fetch|batch|sample|data|decode|download).*|__(next|iter|getitem|getitems)__",
     re.IGNORECASE,
-)
-# The generators of the standard library and of NumPy; of PyTorch where no device is named.
-_DRAWING: Final = re.compile(
-    r"(np|numpy)\.random\.(?!default_rng|seed|RandomState|Generator|SeedSequence)\w+"
-    r"|random\.(gauss|normalvariate|random|uniform|randint|randrange|choice|choices|sample|shuffle)"
-    r"|(\w+\.)*_?(rng|prng|generator|random_state)\.\w+"
-)
-# Those that give one number for each call of Python's.
-_ONE_BY_ONE: Final = re.compile(
-    r"random\.(gauss|normalvariate|random|uniform|randint|randrange|choice)"
-)
-_DRAWING_OF_TORCH: Final = re.compile(
-    r"torch\.(randn|rand|randint|randperm|normal|bernoulli|multinomial)"
 )
 # There ``random`` is JAX's own module.
 _RANDOM_OF_JAX: Final = re.compile(
@@ -120,7 +99,7 @@ def _sleeps(job: Recorded, lines: Iterable[SourceLine]) -> float:
 def one_by_one(drawn: Activity) -> bool:
     """Tell whether a function of Python's makes each number by itself, on all of these lines."""
     names = [called(place.file, place.line) for place in drawn.where]
-    return bool(names) and all(any(_ONE_BY_ONE.fullmatch(n) for n in some) for some in names)
+    return bool(names) and all(is_call(Role.RANDOM_NUMBER, some) for some in names)
 
 
 def _at_or(lines: Iterable[SourceLine], elsewhere: Role) -> Callable[[SourceLine], bool]:
@@ -145,9 +124,8 @@ def _matching(
 
 def _reads(line: SourceLine) -> bool:
     names = called(line.file, line.line)
-    if any(_READING.fullmatch(name) for name in names):
-        return True
-    return any(_SLEEP.fullmatch(name) for name in names) and fetches(line)
+    # Who sleeps in a function that fetches waits for data; elsewhere it has reasons of its own.
+    return is_call(Role.FETCH, names) or (is_call(Role.SLEEP, names) and fetches(line))
 
 
 def fetches(line: SourceLine | Place) -> bool:
@@ -168,13 +146,12 @@ def _reads_in(line: SourceLine | CodeLine) -> bool:
 
 def _draws(line: SourceLine, *, torch: bool) -> bool:
     names = called(line.file, line.line)
-    if any(_DRAWING.fullmatch(name) for name in names):
-        return not (
-            _RANDOM_OF_JAX.search(text_of(line.file) or "")
-            and all(name.startswith("random.") for name in names if _DRAWING.fullmatch(name))
-        )
+    drawn = [name for name in names if is_call(Role.RANDOM, (name,))]
+    if drawn:
+        is_jax = _RANDOM_OF_JAX.search(text_of(line.file) or "")
+        return not (is_jax and all(name.startswith("random.") for name in drawn))
     return torch and any(
-        _DRAWING_OF_TORCH.fullmatch(dotted(call.func))
+        is_call(Role.RANDOM_TENSOR, (dotted(call.func),))
         and not any(keyword.arg == "device" for keyword in call.keywords)
         for call in calls(line.file, line.line)
     )

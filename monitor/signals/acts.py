@@ -6,12 +6,11 @@ around it. Of what is written in C no line is seen: there the names on the user'
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from whyidle.monitor.libraries.frames import first, plays
+from whyidle.monitor.libraries.frames import first, is_call, plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import CodeLine
 
@@ -56,26 +55,6 @@ _ROLES: Final = {
     Role.GENERATE: Phase.GENERATION,
     Role.VALIDATE: Phase.VALIDATION,
 }
-# What a line calls, as in "np.savez"; whose methods these are is not known.
-_CALLS: Final = {
-    Phase.CHECKPOINT: re.compile(
-        r"(torch|np|numpy|jnp|jax\.numpy)\.save(z(_compressed)?)?|(pickle|cloudpickle|dill)\.dump"
-        r"|joblib\.dump|(.*\.)?(save_pretrained|save_checkpoint|save_weights|save_model|save_state"
-        r"|save_file|async_save|tree_serialise_leaves|msgpack_serialize|to_bytes)"
-        r"|(.*\.)?\w*(ckpt|checkpoint)\w*\.save"
-    ),
-    Phase.LOGGING: re.compile(
-        r"print|(.*\.)?(write|writelines|flush|writerow|writerows|to_csv|savefig|log_metrics?"
-        r"|add_(scalar|scalars|histogram|image|images|figure|text|graph))|json\.dump|wandb\.log"
-        r"|(log|logger|logging)\.(debug|info|warning|error|log)"
-    ),
-}
-# Decorators stand before some of these functions: then only the import says whose they are.
-_SCORES: Final = re.compile(
-    r"(sklearn|torcheval|ignite)\.metrics(\..*)?|(torchmetrics|evaluate|seqeval|sacrebleu)(\..*)?"
-)
-# To write to the disk what was written before.
-_SYNCS: Final = re.compile(r"os\.(sync|fsync|fdatasync)")
 
 
 def of_library(leaf: CodeLine | None, called: CodeLine | None) -> Phase | None:
@@ -90,17 +69,6 @@ def of_library(leaf: CodeLine | None, called: CodeLine | None) -> Phase | None:
 def of_calls(names: Iterable[str]) -> Phase | None:
     """Return what is done by calling such names; the first in the order of phases counts."""
     names = tuple(names)
-    for phase, pattern in _CALLS.items():
-        if any(map(pattern.fullmatch, names)):
-            return phase
-    return None
-
-
-def scores(modules: Iterable[str]) -> bool:
-    """Tell whether something was imported from a package that scores."""
-    return any(map(_SCORES.fullmatch, modules))
-
-
-def syncs(names: Iterable[str]) -> bool:
-    """Tell whether one of them waits for the disk."""
-    return any(map(_SYNCS.fullmatch, names))
+    done = (role for role in (Role.CHECKPOINT, Role.LOG) if is_call(role, names))
+    found = next(done, None)
+    return None if found is None else _ROLES[found]

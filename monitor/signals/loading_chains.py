@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from whyidle.monitor.libraries.frames import package_of, plays
+from whyidle.monitor.libraries.frames import is_call, package_of, plays
 from whyidle.monitor.libraries.table import DEVICE_PACKAGES, Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts
 from whyidle.monitor.signals.callees import Calls, calls_of
@@ -21,20 +21,8 @@ _LOADS: Final = re.compile(
     re.IGNORECASE,
 )
 _TRAINS: Final = re.compile(r".*(?:train|step|update|eval|loss|fit|main).*", re.IGNORECASE)
-# Who waits at one of these waits for data: of a disk, or of another machine.
-_READS: Final = re.compile(
-    r"(?:\w+\.)*(?:open|read\w*|seek|stat|listdir|scandir|glob|fromfile|memmap|load|imread|copy\w*"
-    r"|getsize|exists|loadtxt|genfromtxt)"
-)
-_RAW_READS: Final = re.compile(
-    r"(?:\w+\.)*(?:read|readinto|pread\w*|read_bytes|readlines?|fromfile|open)"
-)
 # Of a line that reads, so much on a disk says that what it reads is in no cache.
 LEAST_BLOCKED: Final = 0.2
-_NETWORK_CALLS: Final = re.compile(
-    r"(?:\w+\.)*(?:urlopen|recv\w*|get_object|download\w*)|requests\.\w+"
-)
-_SLEEPS: Final = re.compile(r"(?:\w+\.)*sleep")
 _OF_LEAVES_ONLY: Final = frozenset({LoadKind.START, LoadKind.HAND_OVER})
 
 
@@ -82,7 +70,7 @@ def _waits_for_device(chain: Chain, leaf: CodeLine) -> bool:
 
 def _reads_only(chain: Chain) -> bool:
     names = called(chain.frames[0].file, chain.frames[0].line) if chain.frames else ()
-    return any(_RAW_READS.fullmatch(name) for name in names)
+    return is_call(Role.DISK_ALONE, names)
 
 
 def _starts(leaf: CodeLine, asked: CodeLine | None) -> bool:
@@ -98,7 +86,7 @@ def _works_at(chain: Chain, leaf: CodeLine) -> LoadKind | None:
     functions = [frame.function for frame in chain.frames]
     found = (
         _by_library(leaf, chain.called if users is not None else None)
-        or _first(names, {kind: look.calls for kind, look in LOAD_LOOKS.items()})
+        or next((k for k, look in LOAD_LOOKS.items() if look.calls(names)), None)
         or _by_function(functions)
     )
     if found is not None:
@@ -140,12 +128,12 @@ def _waits_at(chain: Chain, leaf: CodeLine) -> LoadKind:
     names = called(chain.frames[0].file, chain.frames[0].line) if chain.frames else ()
     if plays(Role.SHARE, leaf):
         return LoadKind.HAND_OVER
-    if any(_SLEEPS.fullmatch(name) for name in names):
+    if is_call(Role.SLEEP, names):
         return LoadKind.WAIT
     at = (leaf, chain.called)
-    if plays(Role.NETWORK, *at) or any(_NETWORK_CALLS.fullmatch(n) for n in names):
+    if plays(Role.NETWORK, *at) or is_call(Role.NETWORK, names):
         return LoadKind.NETWORK
-    if plays(Role.DISK, *at) or any(_READS.fullmatch(n) for n in names):
+    if plays(Role.DISK, *at) or is_call(Role.DISK, names):
         return LoadKind.STORAGE
     return LoadKind.WAIT
 

@@ -1,18 +1,20 @@
 """What loading may spend its time on, declared once: how it is known, what it is called, its cure.
 
-A role is what a library does where a thread was found, or in what the user's line had called;
-patterns of calls are matched with the names on the user's line, as far as its source can
-be read; those of functions with the names of the user's own functions around it.
+A role is what a library does where a thread was found, in what the user's line had called, and by
+the names on that line, as far as its source can be read. Patterns of functions are matched with the
+names of the user's own functions around it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from whyidle.monitor.core.finding import Fix, Framework
+from whyidle.monitor.libraries.frames import is_call
 from whyidle.monitor.libraries.table import Role
 
 
@@ -41,10 +43,13 @@ class LoadLook:
     code: dict[Framework, str]
     # Of threads that run; those that wait are told apart by ``loading.py``.
     role: Role | None = None
-    calls: re.Pattern[str] | None = None
     functions: re.Pattern[str] | None = None
     # Whether more workers or threads divide it.
     divides: bool = True
+
+    def calls(self, names: Sequence[str]) -> bool:
+        """Tell whether what a line calls does this."""
+        return self.role is not None and is_call(self.role, names)
 
     def fixes(self) -> dict[Framework, Fix]:
         """Return the cure for each framework."""
@@ -124,11 +129,6 @@ if not os.path.exists(kept):  # once, before training
     np.save(kept, np.concatenate([tokenize(text) for text in texts]).astype(np.int32))
 tokens = np.load(kept, mmap_mode="r")"""),
         role=Role.TOKENIZE,
-        calls=_names(
-            r"(?:\w+\.)*\w*(?:tokeni[sz]er?|tokeni[sz]ation|sentencepiece|tiktoken)\w*(?:\.\w+)*"
-            r"|(?:\w+\.)+(?:tokeni[sz]e|encode_batch\w*|batch_encode\w*|encode_plus"
-            r"|encode_as_ids|encode_as_pieces|encode_ordinary\w*)"
-        ),
         functions=_names(r".*tokeni[sz].*"),
     ),
     LoadKind.UNPACK: LoadLook(
@@ -138,14 +138,6 @@ tokens = np.load(kept, mmap_mode="r")"""),
         " and not text, pickles or compressed archives.",
         _both(_ONCE),
         role=Role.UNPACK,
-        calls=_names(
-            r"(?:\w+\.)*(?:json|pickle|cpickle|dill|msgpack|yaml|orjson|ujson|zlib|gzip|lzma|bz2"
-            r"|zstd\w*|lz4\w*|csv|struct)\."
-            r"(?:\w*loads?|open|reader|dictreader|\w*decode\w*|\w*unpack\w*|decompress\w*)"
-            r"|(?:np|numpy|torch|jnp)\.(?:load|loadtxt|genfromtxt|fromfile|memmap)"
-            r"|(?:\w+\.)*(?:read_(?:csv|parquet|json|table|feather|pickle|text|bytes)|decompress"
-            r"|literal_eval|fromstring|readlines?|readinto|read)"
-        ),
         functions=_names(r".*(?:decompress|unpickle|deseriali[sz]e|unpack).*"),
     ),
     LoadKind.DECODE: LoadLook(
@@ -159,11 +151,6 @@ image = Image.open(path)
 image.draft("RGB", (256, 256))  # JPEG: decoded at a half, a quarter or an eighth of its size
 pixels = np.asarray(image.convert("RGB").resize((224, 224)))"""),
         role=Role.DECODE,
-        calls=_names(
-            r"(?:\w+\.)*(?:imread|imdecode|imreadmulti|decode_\w*(?:jpe?g|png|image|video|audio)"
-            r"|read_(?:image|video|file)|to_rgb|simplejpeg\.\w+|soundfile\.\w+|sf\.read"
-            r"|torchaudio\.load|librosa\.load|dcmread|Image\.open)"
-        ),
         functions=_names(r".*decode.*"),
     ),
     LoadKind.HAND_OVER: LoadLook(
@@ -194,7 +181,6 @@ def collate(samples):
     return np.stack(samples)""",
         },
         role=Role.COLLATE,
-        calls=_names(r"(?:\w+\.)*(?:pad_sequence|default_collate|collate\w*|pack_sequence)"),
         functions=_names(r".*(?:collat|pad_batch|batchify).*"),
     ),
     LoadKind.TRANSFORM: LoadLook(
@@ -214,10 +200,6 @@ def augment(key, batch):
     return jnp.where(flipped, batch[:, :, ::-1], batch)""",
         },
         role=Role.TRANSFORM,
-        calls=_names(
-            r"(?:cv2|np|numpy|scipy|ndimage|skimage|random|math|re)(?:\.\w+)+"
-            r"|(?:\w+\.)*(?:augment\w*|transforms?)"
-        ),
         functions=_names(
             r".*(?:augment|transform|crop|resize|normali[sz]e|preprocess|prepare|featuri[sz]e|mask"
             r"|filter|noise|flip|rotate|warp|spectrogram).*"

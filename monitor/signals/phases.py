@@ -14,11 +14,11 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from whyidle.monitor.libraries.frames import kind_of
-from whyidle.monitor.libraries.table import Kind
+from whyidle.monitor.libraries.frames import is_call, is_module, kind_of
+from whyidle.monitor.libraries.table import Kind, Role
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine
-from whyidle.monitor.signals.acts import Phase, of_calls, of_library, scores, syncs
+from whyidle.monitor.signals.acts import Phase, of_calls, of_library
 from whyidle.monitor.signals.environments import step_line
 from whyidle.monitor.signals.learning import is_learned_from, learns
 from whyidle.monitor.signals.source import callee, calls, dotted, imports, tree_of
@@ -100,9 +100,13 @@ def _act(chain: Chain) -> Phase | None:
     if inner is None or any(kind_of(x.file) is Kind.DEVICE for x in outside):
         return None
     names = [callee(call) for call in calls(inner.file, inner.line)]
-    if outside and scores(imports(inner.file).get(name.partition(".")[0], "") for name in names):
+    modules = imports(inner.file)
+    # Decorators stand before some that score: then only the import says whose they are.
+    if outside and any(
+        is_module(Role.METRIC, modules.get(name.partition(".")[0], "")) for name in names
+    ):
         return Phase.METRICS
-    if syncs(names):
+    if is_call(Role.SYNC, names):
         return _around(inner.file, inner.line)
     return of_calls(names)
 

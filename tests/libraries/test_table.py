@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor.core.errors import Problem
-from whyidle.monitor.libraries.frames import first, kind_of, plays, roles
-from whyidle.monitor.libraries.table import OURS, TABLE, VARIABLE, Kind, Role, read, rows
+from whyidle.monitor.libraries.frames import first, is_call, is_module, kind_of, plays, roles
+from whyidle.monitor.libraries.table import CALLS, OURS, TABLE, VARIABLE, Kind, Role, read, rows
 from whyidle.monitor.runs.stacks import CodeLine
 
 LIB = "/venv/lib/python3.11/site-packages"
@@ -24,7 +24,12 @@ def line(file: str, function: str = "f") -> CodeLine:
 
 
 def test_no_package_stands_twice() -> None:
-    of_rows = [n for n, row in RAW.items() if n not in {"words", "packages"} for n in named(n, row)]
+    of_rows = [
+        n
+        for n, row in RAW.items()
+        if n not in {"words", "calls", "packages"}
+        for n in named(n, row)
+    ]
     alone = " ".join(RAW["packages"][kind] for kind in ("device", "host")).split()
     twice = [name for name, times in Counter([*of_rows, *alone]).items() if times > 1]
     assert twice == []
@@ -36,7 +41,8 @@ def named(name: str, row: dict[str, str]) -> list[str]:
 
 def test_every_expression_of_ours_can_be_compiled() -> None:
     played = {role for package in TABLE.values() for role in package.looks}
-    assert played == {*Role}
+    assert played | {*CALLS} == {*Role}
+    assert [role for role in CALLS if is_call(role, ["no_such_call"])] == []
 
 
 @pytest.mark.parametrize(
@@ -74,6 +80,16 @@ def test_a_file_is_known_by_its_package(file: str, function: str, role: Role) ->
 def test_what_does_something_else_plays_no_role(file: str, function: str) -> None:
     wanted = (Role.CHECKPOINT, Role.LOG, Role.LOADER, Role.METRIC, Role.ENVIRONMENT)
     assert first(wanted, line(file, function)) is None
+
+
+def test_what_a_line_calls_and_imports() -> None:
+    assert is_call(Role.CHECKPOINT, ["time.time", "torch.save"])
+    assert not is_call(Role.CHECKPOINT, ["torch.load"])
+    assert not is_call(Role.COMPILE, ["torch.compile"])
+    assert is_module(Role.METRIC, "sklearn.metrics")
+    assert is_module(Role.METRIC, "evaluate")
+    assert not is_module(Role.METRIC, "sklearn.svm")
+    assert not is_module(Role.METRIC, "")
 
 
 def test_whose_work_a_call_is() -> None:
