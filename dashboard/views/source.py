@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.dashboard import settings
+from whyidle.monitor.code.source import LARGEST
 from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.contracts.trace import OwnerJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.processes import open_as
 from whyidle.monitor.processes.open_as import NotAllowed, User
-from whyidle.monitor.signals.source import LARGEST
 from whyidle.monitor.store import Run
 from whyidle.monitor.store.identity import host
 

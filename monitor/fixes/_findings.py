@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from whyidle.monitor.code.source import text_of
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal, Wanted
 from whyidle.monitor.fixes._patching import patches_of
 from whyidle.monitor.libraries.users import is_users
-from whyidle.monitor.signals.source import text_of
 
 NO_CODEMOD: Final = "no change of source is known for it"
 NO_SOURCE: Final = "the source of the job is not on this machine"

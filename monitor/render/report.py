@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from whyidle.monitor.code.source import LARGEST
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, PlaceJson
 from whyidle.monitor.processes import open_as
 from whyidle.monitor.processes.open_as import User
@@ -18,7 +19,6 @@ from whyidle.monitor.render import numbers
 from whyidle.monitor.render.places import Repository, homeless
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount
-from whyidle.monitor.signals.source import LARGEST
 from whyidle.monitor.signals.window import Window
 
 # Lines of code before and after the one in question, and of how many places of a finding.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from whyidle.monitor.code.source import text_of
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -19,7 +20,6 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.settings import SETTINGS, VARIABLES, Purpose, Setting, Where
 from whyidle.monitor.libraries.users import is_users
-from whyidle.monitor.signals.source import text_of
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -55,7 +56,6 @@ from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.device_idle import lost_in
 from whyidle.monitor.signals.pages import FAULT_S, PAGE
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import of_slice, own, seen
 from whyidle.monitor.signals.window import Window

@@ -30,6 +30,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from whyidle.monitor.code.replaced import calls_of, is_replaced
+from whyidle.monitor.code.source import readable
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -44,8 +46,6 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.pages import FAULT_S
-from whyidle.monitor.signals.replaced import calls_of, is_replaced
-from whyidle.monitor.signals.source import readable
 from whyidle.monitor.signals.window import Window
 
 # Smaller states are not worth a line, on any device.

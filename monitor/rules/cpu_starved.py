@@ -38,6 +38,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from whyidle.monitor.code.source import calls, last, line_of, nodes_at
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Evidence,
@@ -58,7 +59,6 @@ from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.cores import Runner, allowed
 from whyidle.monitor.signals.own_waits import trains
-from whyidle.monitor.signals.source import calls, last, line_of, nodes_at
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 

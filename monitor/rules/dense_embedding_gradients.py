@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whyidle.monitor.code.source import line_of, text_of
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -45,7 +46,6 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.operators import TABLE_GRADIENT, optimizers_of
-from whyidle.monitor.signals.source import line_of, text_of
 from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import MOST, asking
 from whyidle.monitor.signals.window import Window

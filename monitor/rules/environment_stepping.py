@@ -32,6 +32,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
+from whyidle.monitor.code.environments import only_one, played
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -51,7 +52,6 @@ from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostRow
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.asides import taken
-from whyidle.monitor.signals.environments import only_one, played
 from whyidle.monitor.signals.window import Window
 
 # A learner steps something: less is not worth other code.

@@ -35,6 +35,7 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Any, Final
 
+from whyidle.monitor.code.replaced import calls_of
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -51,7 +52,6 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.passes import IdlePass, idle_pass
-from whyidle.monitor.signals.replaced import calls_of
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window

@@ -37,12 +37,13 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from whyidle.monitor.code import source
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals import julia, source
+from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.user_lines import of_slice, seen
 from whyidle.monitor.signals.window import Window

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.monitor.code.growing import Loop, caching_loops, grown_at
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -47,7 +48,6 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.growing import Loop, caching_loops, grown_at
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 

@@ -31,6 +31,7 @@ import ast
 import re
 from typing import Final
 
+from whyidle.monitor.code.source import callee, calls, dotted, last, tree_of
 from whyidle.monitor.core.finding import (
     FRAMEWORKS,
     Confidence,
@@ -46,7 +47,6 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.source import callee, calls, dotted, last, tree_of
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 

@@ -30,6 +30,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from whyidle.monitor.code.renewed import made_anew, stays
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -48,7 +49,6 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import of_work
-from whyidle.monitor.signals.renewed import made_anew, stays
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
 from whyidle.monitor.signals.waiting import busy, idle_slice

@@ -32,6 +32,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whyidle.monitor.code import source
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -47,7 +48,6 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals import source
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced

@@ -35,6 +35,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from whyidle.monitor.code.source import dotted, tree_of, variables
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -50,7 +51,6 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.operators import TABLE_GRADIENT, work_free
-from whyidle.monitor.signals.source import dotted, tree_of, variables
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 

@@ -36,6 +36,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
+from whyidle.monitor.code.loops import LEAST_TIMES, Looping, Way, over_samples
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.host_class import HostClass
@@ -43,7 +44,6 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.loops import LEAST_TIMES, Looping, Way, over_samples
 from whyidle.monitor.signals.operators import PARAMETER, PER_OPERATOR_S, steps_in
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced

@@ -31,6 +31,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from whyidle.monitor.code.source import calls, last
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -53,7 +54,6 @@ from whyidle.monitor.signals.checkpoints import in_checkpoint
 from whyidle.monitor.signals.device_memory import device_memory
 from whyidle.monitor.signals.host_memory import room_on_host
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.source import calls, last
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 

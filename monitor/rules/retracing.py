@@ -40,6 +40,8 @@ import math
 import re
 from typing import Final
 
+from whyidle.monitor.code.given import makers
+from whyidle.monitor.code.source import called, nodes_at
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     MOST_LOST,
@@ -59,10 +61,8 @@ from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.eager import CONTROL
 from whyidle.monitor.signals.gain import of_work
-from whyidle.monitor.signals.given import makers
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
 from whyidle.monitor.signals.sampling import SURE
-from whyidle.monitor.signals.source import called, nodes_at
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 

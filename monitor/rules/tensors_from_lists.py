@@ -30,6 +30,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.monitor.code.lists import made_of_list
+from whyidle.monitor.code.source import calls
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
@@ -37,8 +39,6 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostAccount, HostRow
 from whyidle.monitor.signals.gain import of_work
-from whyidle.monitor.signals.lists import made_of_list
-from whyidle.monitor.signals.source import calls
 from whyidle.monitor.signals.window import Window
 
 # Every program makes a tensor of a list now and then: less is not worth a person's time.

@@ -32,6 +32,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -49,7 +50,6 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
 from whyidle.monitor.signals.recorded import SeenGpu
-from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice, own
 from whyidle.monitor.signals.window import Window

@@ -35,6 +35,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.code.source import function_at, readable
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -60,7 +61,6 @@ from whyidle.monitor.signals.eager import (
     kinds_alive,
 )
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
-from whyidle.monitor.signals.source import function_at, readable
 from whyidle.monitor.signals.user_lines import asking, at, own
 from whyidle.monitor.signals.window import Window
 

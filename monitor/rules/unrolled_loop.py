@@ -31,12 +31,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from whyidle.monitor.code.loops import loops_in
+from whyidle.monitor.code.source import readable
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.loops import loops_in
-from whyidle.monitor.signals.source import readable
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 

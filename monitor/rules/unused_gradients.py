@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whyidle.monitor.code.source import calls, last
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -47,7 +48,6 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.operators import NODE, PARAMETER, optimizers_of, tensors_of
-from whyidle.monitor.signals.source import calls, last
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import asking, making
 from whyidle.monitor.signals.window import Window

@@ -27,13 +27,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from whyidle.monitor.code.source import line_of
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.device_idle import lost_in
-from whyidle.monitor.signals.source import line_of
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 

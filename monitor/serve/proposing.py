@@ -10,6 +10,7 @@ from pydantic import Field
 
 from whyidle.monitor import rules
 from whyidle.monitor.app.fix import fixed
+from whyidle.monitor.code.source import text_of
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.core.paths import database
@@ -20,7 +21,6 @@ from whyidle.monitor.render.report import excerpt
 from whyidle.monitor.serve import brief, reading
 from whyidle.monitor.serve.reading import Answer, Target
 from whyidle.monitor.signals import opening
-from whyidle.monitor.signals.source import text_of
 
 if TYPE_CHECKING:
     from whyidle.monitor.core.contracts.diagnosis import PlaceJson

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
+from whyidle.monitor.code.callees import Calls, calls_of, reads_at
+from whyidle.monitor.code.learning import learns_at
+from whyidle.monitor.code.source import called, calls, last
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import package_of, plays
@@ -20,11 +23,8 @@ from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES, Rol
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.acts import BESIDE, STOPPING, Phase
-from whyidle.monitor.signals.callees import Calls, calls_of, reads_at
-from whyidle.monitor.signals.learning import learns_at
 from whyidle.monitor.signals.phases import Aside, phase_of
 from whyidle.monitor.signals.sampling import SURE, start_up
-from whyidle.monitor.signals.source import called, calls, last
 
 # The same by its name, where the call shows as the user's own line.
 _PUT_CALLS: Final = frozenset(

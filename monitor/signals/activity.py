@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.code.source import called, calls, dotted, functions, text_of
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.libraries.frames import is_call, plays
@@ -17,7 +18,6 @@ from whyidle.monitor.signals.account import HOST_WORK, divided
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of
 
 _FETCHES: Final = re.compile(
     r".*(load|read|fetch|batch|sample|data|decode|download).*|__(next|iter|getitem|getitems)__",

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.code.callees import reads_at
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place, Severity
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
 from whyidle.monitor.signals.acts import BESIDE, STOPPING, WORDS, Phase
-from whyidle.monitor.signals.callees import reads_at
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.window import Window
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from whyidle.monitor.code.callees import reads_at
+from whyidle.monitor.code.source import called, calls, dotted, functions, last, line_of, tree_of
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import account_of
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.callees import reads_at
-from whyidle.monitor.signals.source import called, calls, dotted, functions, last, line_of, tree_of
 
 
 class Awaited(StrEnum):

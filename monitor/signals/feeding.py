@@ -11,15 +11,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
+from whyidle.monitor.code.callees import Calls, calls_of
+from whyidle.monitor.code.flow import flows_at
+from whyidle.monitor.code.learning import learns_at
+from whyidle.monitor.code.source import calls
+from whyidle.monitor.code.statements import Flow
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.account import HOST_WORK, divided
-from whyidle.monitor.signals.callees import Calls, calls_of
-from whyidle.monitor.signals.data_flow import flows_at
-from whyidle.monitor.signals.learning import learns_at
 from whyidle.monitor.signals.sampling import start_up
-from whyidle.monitor.signals.source import calls
-from whyidle.monitor.signals.statements import Flow
 
 # What is neither the host's own work nor a step's.
 _NEITHER: Final = frozenset({HostClass.LOADER, HostClass.LOCK})

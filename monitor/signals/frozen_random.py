@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from whyidle.monitor.code.source import dotted, functions, tree_of
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.runs.aggregates import Compiled
-from whyidle.monitor.signals.source import dotted, functions, tree_of
 from whyidle.monitor.signals.window import Window
 
 # Functions of the same file that a compiled one calls, and those that they call.

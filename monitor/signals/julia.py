@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whyidle.monitor.code import source
 from whyidle.monitor.core.finding import Place
-from whyidle.monitor.signals import source
 from whyidle.monitor.signals.window import Window
 
 # Pages name a few lines.

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from whyidle.monitor.code.callees import Calls, calls_of
+from whyidle.monitor.code.source import called, computes
 from whyidle.monitor.libraries.frames import is_call, package_of, plays
 from whyidle.monitor.libraries.table import DEVICE_PACKAGES, Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts
-from whyidle.monitor.signals.callees import Calls, calls_of
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
-from whyidle.monitor.signals.source import called, computes
 
 # Functions of the user's that load, by their names.
 _LOADS: Final = re.compile(

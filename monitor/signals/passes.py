@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from whyidle.monitor.code.callees import reads_at
+from whyidle.monitor.code.flow import Flows, flows_at
+from whyidle.monitor.code.learning import learns_at
+from whyidle.monitor.code.source import calls, dotted, imports, last
+from whyidle.monitor.code.statements import Flow
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
-from whyidle.monitor.signals.callees import reads_at
-from whyidle.monitor.signals.data_flow import Flows, flows_at
-from whyidle.monitor.signals.learning import learns_at
-from whyidle.monitor.signals.source import calls, dotted, imports, last
-from whyidle.monitor.signals.statements import Flow
 
 # A smaller part of the time is not worth a person's.
 LEAST: Final = 0.05

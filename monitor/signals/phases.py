@@ -14,14 +14,14 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from whyidle.monitor.code.environments import step_line
+from whyidle.monitor.code.learning import is_learned_from, learns
+from whyidle.monitor.code.source import callee, calls, dotted, imports, tree_of
 from whyidle.monitor.libraries.frames import is_call, is_module, kind_of
 from whyidle.monitor.libraries.table import Kind, Role
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.acts import Phase, of_calls, of_library
-from whyidle.monitor.signals.environments import step_line
-from whyidle.monitor.signals.learning import is_learned_from, learns
-from whyidle.monitor.signals.source import callee, calls, dotted, imports, tree_of
 
 # Functions of the user's, in words: ``run_validation``, ``evalEpoch``, ``val_loop``.
 _VALIDATES: Final = re.compile(

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.code.source import tree_of
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.signals.source import tree_of
 
 # By chance nineteen of twenty such counts miss by less than twice their standard error.
 SURE: Final = 2.0

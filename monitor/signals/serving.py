@@ -12,6 +12,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Final
 
+from whyidle.monitor.code.learning import learns_at
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import plays
@@ -20,7 +21,6 @@ from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, Counts, StackSamples
 from whyidle.monitor.signals.account import divided
 from whyidle.monitor.signals.awaited import NOTHING_TO_DO, Awaited, awaited, serves_at
-from whyidle.monitor.signals.learning import learns_at
 from whyidle.monitor.signals.recorded import Recorded, Serving
 
 # What only a framework at work shows; who waits is not among it.

@@ -10,10 +10,10 @@ import ast
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.code.source import nodes_at
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.operators import PARAMETER, steps_in
-from whyidle.monitor.signals.source import nodes_at
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 

@@ -10,11 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from whyidle.monitor.core.finding import Place, SourceLine
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.libraries.users import is_users
-from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.signals.source import (
+from whyidle.monitor.code.source import (
     called,
     calls,
     dotted,
@@ -26,6 +22,10 @@ from whyidle.monitor.signals.source import (
     tree_of,
     variables,
 )
+from whyidle.monitor.core.finding import Place, SourceLine
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.libraries.users import is_users
+from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.window import Window
 
 MOST: Final = 3

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
+from whyidle.monitor.code import source
 from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.runs.aggregates import Compiled
-from whyidle.monitor.signals import source
 from whyidle.monitor.signals.window import Window
 
 NAME = "frozen_randomness"

@@ -17,11 +17,11 @@ from tests.rules.windows import (
     traced,
     window,
 )
+from whyidle.monitor.code.loops import over_samples
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.loops import over_samples
 from whyidle.monitor.signals.window import Window
 
 NAME = "python_loop_over_batch"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, recorded, window
+from whyidle.monitor.code.loops import loops_in
 from whyidle.monitor.runs.aggregates import Compiled
-from whyidle.monitor.signals.loops import loops_in
 from whyidle.monitor.signals.window import Window
 
 NAME = "unrolled_loop"

@@ -15,13 +15,13 @@ import pytest
 from tests.dashboard.pairs import AFTER, BEFORE, HOSTILE, file_of, make
 from tests.render.test_hosts import diagnosed, hostile, recordings
 from tests.rules.windows import ROOT
+from whyidle.monitor.code.source import text_of
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import as_json
 from whyidle.monitor.fixes import Patch, Refusal
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.serve import actions, brief, proposing, reading
-from whyidle.monitor.signals.source import text_of
 from whyidle.monitor.store import NewRun, Writer
 
 # What a model reads at once without effort: some 2,000 words.

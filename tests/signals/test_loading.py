@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from whyidle.monitor.code import source
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
-from whyidle.monitor.signals import source
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading import Loader, busy_workers, loading_of
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind

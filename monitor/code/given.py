@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import (
+from whyidle.monitor.code.source import (
     calls,
     dotted,
     function_at,
@@ -18,6 +17,7 @@ from whyidle.monitor.signals.source import (
     variables,
     written,
 )
+from whyidle.monitor.runs.stacks import CodeLine
 
 # What only hands on what another gives.
 _HANDS_ON: Final = frozenset({"enumerate", "zip", "iter", "next", "tqdm", "islice", "cycle"})

@@ -11,9 +11,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.code.given import given
+from whyidle.monitor.code.source import callee, calls, dotted, imports, written
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.given import given
-from whyidle.monitor.signals.source import callee, calls, dotted, imports, written
 
 _MAKES: Final = re.compile(
     r"torch\.(tensor|as_tensor|asarray|Tensor|(Float|Double|Half|Long|Int|Bool)Tensor)"

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import (
+from whyidle.monitor.code.source import (
     callee,
     calls,
     dotted,
@@ -24,6 +23,7 @@ from whyidle.monitor.signals.source import (
     variables,
     written,
 )
+from whyidle.monitor.runs.stacks import CodeLine
 
 # Functions of the same file that it calls, and those that they call.
 DEEPEST: Final = 4

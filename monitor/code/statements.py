@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.signals.source import dotted
+from whyidle.monitor.code.source import dotted
 
 # A lambda is a part of the statement that it stands in.
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -16,9 +16,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.core.finding import Place, SourceLine
-from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import (
+from whyidle.monitor.code.source import (
     callee,
     calls,
     dotted,
@@ -28,6 +26,8 @@ from whyidle.monitor.signals.source import (
     tree_of,
     written,
 )
+from whyidle.monitor.core.finding import Place, SourceLine
+from whyidle.monitor.runs.stacks import CodeLine
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from whyidle.monitor.code.source import tree_of, written
 from whyidle.monitor.core.finding import Place, SourceLine
-from whyidle.monitor.signals.source import tree_of, written
 
 Assigned = ast.Assign | ast.AnnAssign
 _DEFINED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.monitor.signals.callees import Calls, calls_of, reads_at
+from whyidle.monitor.code.callees import Calls, calls_of, reads_at
 
 # Each line that has a comment is asked for, in several people's styles.
 STYLES = {

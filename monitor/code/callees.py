@@ -14,8 +14,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.code.source import tree_of
 from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES
-from whyidle.monitor.signals.source import tree_of
 
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)

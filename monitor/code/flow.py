@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 
-from whyidle.monitor.signals.source import nodes_at, tree_of
-from whyidle.monitor.signals.statements import LOOPS, SCOPES, Flow, statements
+from whyidle.monitor.code.source import nodes_at, tree_of
+from whyidle.monitor.code.statements import LOOPS, SCOPES, Flow, statements
 
 
 class Flows:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from whyidle.monitor.code.source import callee, dotted, tree_of, variables, written
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import callee, dotted, tree_of, variables, written
 
 _JOINS: Final = re.compile(r"(torch|jnp|jax\.numpy)\.(cat|concat|concatenate|hstack|append)")
 _ADDS: Final = re.compile(r"append|extend")

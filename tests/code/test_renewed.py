@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from whyidle.monitor.code.renewed import made_anew, stays
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.renewed import made_anew, stays
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.code.source import dotted, tree_of, variables, written
 from whyidle.monitor.libraries.table import DEVICE_PACKAGES
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import dotted, tree_of, variables, written
 
 # Observation, reward, and whether it has ended.
 _LEAST_RESULTS: Final = 3

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Set
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.code.flow import Flows, flows_at
+from whyidle.monitor.code.source import callee, calls, functions, imports, last, tree_of
+from whyidle.monitor.code.statements import Flow, loaded
 from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.data_flow import Flows, flows_at
-from whyidle.monitor.signals.source import callee, calls, functions, imports, last, tree_of
-from whyidle.monitor.signals.statements import Flow, loaded
 
 # What these give holds what they were given.
 _RESHAPES: Final = frozenset(
