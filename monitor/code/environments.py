@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
-from whyidle.monitor.code.source import dotted, tree_of, variables, written
+from whyidle.monitor.code.source import (
+    Function,
+    dotted,
+    functions,
+    reached,
+    tree_of,
+    variables,
+    written,
+)
 from whyidle.monitor.libraries.table import DEVICE_PACKAGES
 from whyidle.monitor.runs.stacks import CodeLine
 
@@ -29,7 +37,6 @@ _OF_ARRAYS: Final = re.compile(
 )
 _BASES: Final = re.compile(r"(.*\.)?\w*(Env|Environment|VecEnv)")
 _HOW_MANY: Final = re.compile(r"(.*[._])?(n|num|number_of|nr)_?(envs|environments)")
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.While
 
 
@@ -88,7 +95,7 @@ def played(file: str) -> Played:
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     device = {name for node in nodes for name in _of_device(node)}
     found = [x for x in calls if _advances(x, given.get(id(x)), begun, loops)]
-    functions = [node for node in nodes if isinstance(node, _Function)]
+    functions = [node for node in nodes if isinstance(node, Function)]
     plain = {each.name for each in functions if not variables(each) & device}
     found += [x for x in calls if dotted(x.func) in plain and _plays(x, given.get(id(x)), loops)]
     host = [node for node in classes if not variables(node) & device]
@@ -100,6 +107,13 @@ def played(file: str) -> Played:
         on_host=frozenset(line for each in host for line in _methods(each)),
         acting=frozenset(n for call in found for n in _makes_action(call, _around(call, loops))),
     )
+
+
+def plays(file: str, body: Sequence[ast.AST]) -> bool:
+    """Tell whether some statements advance an environment, or call in their file what does."""
+    steps = played(file).steps
+    nodes = reached(body, partial(functions, file)) if steps else ()
+    return any(getattr(node, "lineno", None) in steps for node in nodes)
 
 
 def step_line(frames: tuple[CodeLine, ...]) -> CodeLine | None:
@@ -196,14 +210,14 @@ def _lines(node: ast.expr) -> range:
 
 def _methods(node: ast.ClassDef) -> Iterator[int]:
     """Yield the lines of an environment's own methods; none for any other class."""
-    methods = {each.name: each for each in node.body if isinstance(each, _Function)}
+    methods = {each.name: each for each in node.body if isinstance(each, Function)}
     if _followsnames(node, methods) or _follows_protocol(methods):
         for each in methods.values():
             if each.name != "__init__":
                 yield from range(each.lineno, (each.end_lineno or each.lineno) + 1)
 
 
-def _followsnames(node: ast.ClassDef, methods: dict[str, _Function]) -> bool:
+def _followsnames(node: ast.ClassDef, methods: dict[str, Function]) -> bool:
     """Tell whether it has the usual names."""
     step = next((each for name, each in methods.items() if _STEPS.fullmatch(name)), None)
     if step is None or "reset" not in methods or len(step.args.args) < 2:
@@ -212,7 +226,7 @@ def _followsnames(node: ast.ClassDef, methods: dict[str, _Function]) -> bool:
     return is_named or any(_is_many(each) for each in _gives(step))
 
 
-def _follows_protocol(methods: dict[str, _Function]) -> bool:
+def _follows_protocol(methods: dict[str, Function]) -> bool:
     """Tell whether one gives for an action, first of three or more, what another gives at once."""
     first = {
         written(each.elts[0] if isinstance(each, ast.Tuple) and each.elts else each)
@@ -229,7 +243,7 @@ def _follows_protocol(methods: dict[str, _Function]) -> bool:
     )
 
 
-def _gives(method: _Function) -> Iterator[ast.expr]:
+def _gives(method: Function) -> Iterator[ast.expr]:
     returns = (each.value for each in ast.walk(method) if isinstance(each, ast.Return))
     return (each for each in returns if each is not None)
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import ast
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+# The functions of a name that are at hand.
+Named = Callable[[str], Iterable[Function]]
+
+# So deep one function calls another.
+DEEPEST: Final = 4
 # A larger file is no code that a person wrote.
 LARGEST: Final = 1 << 20
 
@@ -143,20 +149,25 @@ def nodes_at(file: str, line: int) -> tuple[ast.AST, ...]:
     return tuple(node for first, last, node in _spans(file) if first <= line <= last)
 
 
-def functions(file: str, name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+def functions(file: str, name: str) -> Iterator[Function]:
     """Yield the functions of that name in a file."""
     for _, _, node in _spans(file):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+        if isinstance(node, Function) and node.name == name:
             yield node
+
+
+def reached(body: Sequence[ast.AST], named: Named, depth: int = DEEPEST) -> Iterator[ast.AST]:
+    """Yield what some statements are, and the functions that they call, and those these call."""
+    nodes = [node for each in body for node in ast.walk(each)]
+    yield from nodes
+    names = {last(x) for x in nodes if isinstance(x, ast.Call)} - {""} if depth else set()
+    for function in (each for name in sorted(names) for each in named(name)):
+        yield from reached(function.body, named, depth - 1)
 
 
 def function_at(file: str, line: int) -> str:
     """Return the name of the innermost function around a line."""
-    around = [
-        node
-        for node in nodes_at(file, line)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    around = [node for node in nodes_at(file, line) if isinstance(node, Function)]
     return max(around, key=lambda node: node.lineno).name if around else "<module>"
 
 

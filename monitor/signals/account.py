@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from whyidle.monitor.code.callees import Calls, calls_of, reads_at
-from whyidle.monitor.code.learning import learns_at
 from whyidle.monitor.code.source import called, calls, last
+from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import package_of, plays
@@ -139,7 +139,7 @@ class HostAccount:
 
     def _learns(self) -> bool:
         steps = (row for row in self.rows if row.phase is Phase.STEP)
-        return any(learns_at(line) for row in steps for line in row.frames)
+        return any(trains_at(line) for row in steps for line in row.frames)
 
     def within(self, part: float) -> HostAccount:
         """Return it with shares of a time of which it is a part."""

@@ -13,9 +13,9 @@ from typing import Final
 
 from whyidle.monitor.code.callees import Calls, calls_of
 from whyidle.monitor.code.flow import flows_at
-from whyidle.monitor.code.learning import learns_at
 from whyidle.monitor.code.source import calls
 from whyidle.monitor.code.statements import Flow
+from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.account import HOST_WORK, divided
@@ -86,7 +86,7 @@ class Feeding:
             (outer.file, outer.line)
             for chain in self._spent_in
             for depth, line in enumerate(chain.frames, 1)
-            if learns_at(line)
+            if trains_at(line)
             for outer in chain.frames[depth:]
         )
 

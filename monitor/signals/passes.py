@@ -14,9 +14,9 @@ from typing import Final
 
 from whyidle.monitor.code.callees import reads_at
 from whyidle.monitor.code.flow import Flows, flows_at
-from whyidle.monitor.code.learning import learns_at
 from whyidle.monitor.code.source import calls, dotted, imports, last
 from whyidle.monitor.code.statements import Flow
+from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import CodeLine
@@ -68,7 +68,7 @@ def _seen(rows: Iterable[HostRow]) -> dict[_Spot, _Line]:
             line.elsewhere += row.share if row.doing in HOST_WORK or row.due else 0.0
             line.beneath |= beneath
             line.leads_to_learning |= learns
-            learns = learns or learns_at(frame)
+            learns = learns or trains_at(frame)
             beneath.add((frame.file, frame.function))
     return found
 
@@ -123,7 +123,7 @@ def _any_trains(file: str, flow: Flow, seen: Mapping[_Spot, _Line]) -> bool:
 
 def _trains(spot: _Spot, seen: Mapping[_Spot, _Line]) -> bool:
     line = seen.get(spot)
-    return learns_at(CodeLine(*spot, "")) or (line is not None and line.leads_to_learning)
+    return trains_at(CodeLine(*spot, "")) or (line is not None and line.leads_to_learning)
 
 
 def _works(file: str, flow: Flow, seen: Mapping[_Spot, _Line]) -> bool:

@@ -14,9 +14,9 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from whyidle.monitor.code.environments import step_line
-from whyidle.monitor.code.learning import is_learned_from, learns
+from whyidle.monitor.code.environments import plays, step_line
 from whyidle.monitor.code.source import callee, calls, dotted, imports, tree_of
+from whyidle.monitor.code.trains import is_learned_from, trains
 from whyidle.monitor.libraries.frames import is_call, is_module, kind_of
 from whyidle.monitor.libraries.table import Kind, Role
 from whyidle.monitor.libraries.users import is_users
@@ -202,10 +202,10 @@ def _counts(test: ast.expr) -> bool:
 
 
 def _content(file: str, body: list[ast.stmt]) -> Aside | None:
-    """Return what is due every few steps; ``None``: learning itself, as with gradients added up."""
+    """Return what is due every few steps; ``None``: training itself, and the play for it."""
     names = list(_called(body))
     # Who only leaves the loop does nothing there.
-    if not names or learns(file, body):
+    if not names or trains(file, body):
         return None
     last = {name.rpartition(".")[2] for name in names}
     if last & _NO_GRADIENTS or any(map(_VALIDATES.fullmatch, last)):
@@ -213,7 +213,7 @@ def _content(file: str, body: list[ast.stmt]) -> Aside | None:
     saves = of_calls(names) is Phase.CHECKPOINT
     if saves or any(map(_SAVING.fullmatch, last)):
         return Aside(Phase.CHECKPOINT, surely=saves, due=True)
-    return Aside(Phase.PERIODIC, due=True)
+    return None if plays(file, body) else Aside(Phase.PERIODIC, due=True)
 
 
 def _only_evaluates(function: ast.FunctionDef) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.code.learning import learns_at
+from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import plays
@@ -187,7 +187,7 @@ def _framework(chain: Chain, counts: Counts) -> float:
 def learns(stacks: StackSamples) -> bool:
     """Tell whether what the framework does is done to learn, as far as the source says."""
     works = {chain: _framework(chain, counts) for chain, counts in stacks.chains.items()}
-    learns = sum(n for chain, n in works.items() if n and any(map(learns_at, chain.frames)))
+    learns = sum(n for chain, n in works.items() if n and any(map(trains_at, chain.frames)))
     return learns > 0 and learns >= LEAST_TRAINED * sum(works.values())
 
 
