@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from whyidle.monitor.code.source import callee, dotted, tree_of, variables, written
+from whyidle.monitor.code.trains import trains
 from whyidle.monitor.runs.stacks import CodeLine
 
 _JOINS: Final = re.compile(r"(torch|jnp|jax\.numpy)\.(cat|concat|concatenate|hstack|append)")
@@ -136,16 +137,13 @@ def _feeding(line: CodeLine) -> Loop | None:
     around = [x for x in _all(line.file) if x.lineno < line.line <= (x.end_lineno or 0)]
     for loop in sorted(around, key=lambda each: -each.lineno):
         assigned = [x for n in loop.body for x in ast.walk(n) if isinstance(x, ast.Assign)]
-        if any(_TRAINS & {*_called(each)} for each in loop.body):
+        if trains(line.file, loop.body):
             return None
         for each in assigned:
             here = each.lineno <= line.line <= (each.end_lineno or each.lineno)
             if here and variables(*each.targets) & _feeds(each, assigned):
                 return Loop(line.file, loop.body[0].lineno, loop.end_lineno or loop.lineno)
     return None
-
-
-_TRAINS: Final = frozenset({"backward", "zero_grad", "value_and_grad", "grad", "apply_gradients"})
 
 
 def _feeds(node: ast.Assign, assigned: list[ast.Assign]) -> set[str]:

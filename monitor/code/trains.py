@@ -55,7 +55,7 @@ _PLAYS: Final = re.compile(
 )
 # What a model is made of, as its training hands it on.
 _LEARNED: Final = re.compile(
-    r"\w*(params?|parameters|weights?|theta|model|learner|variables)|\w*(opt|optim|optimizer)_?states?"
+    r"[wW]\d?|\w*(params?|parameters|weights?|theta|model|learner|variables)|\w*(opt|optim|optimizer)_?states?"
     r"|(train|training|svi|runner|learner|agent|update)_?states?"
 )
 _RUNS_A_MODEL: Final = re.compile(

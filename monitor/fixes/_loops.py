@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import libcst as cst
 
+from whyidle.monitor.code.trains import loop_trains
 from whyidle.monitor.fixes._codemod import Change, NotHere, Refused, Wanted
 from whyidle.monitor.fixes._pieces import dotted, inside
 from whyidle.monitor.fixes._source import Loop, Source, Statement
@@ -55,8 +55,6 @@ ONLY_COMPUTE: Final = frozenset(
     ]
 )
 
-_TRAINS: Final = {"backward", "apply_gradients", "train_on_batch", "manual_backward"}
-_OPTIMIZERS: Final = re.compile(r".*(opt|optim)\w*$", re.IGNORECASE)
 NO_LOOP: Final = "the line is in no loop that trains"
 NO_COUNTER: Final = "nothing counts the steps of this loop"
 COUNTERS: Final = ("step", "number", "iteration")
@@ -71,29 +69,8 @@ def training_loop(source: Source, node: cst.CSTNode) -> Loop | None:
 
 
 def trains(source: Source, loop: Loop) -> bool:
-    """Tell whether a loop trains by its own statements: it steps, or hands its parameters on."""
-    for node in inside(loop.body):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            name, of = node.func.attr.value, dotted(node.func.value)
-            if name in _TRAINS or (name in {"step", "update"} and _OPTIMIZERS.fullmatch(of)):
-                return True
-        if isinstance(node, cst.Assign) and _hands_on(node) and not _is_compiled(source, node):
-            return True
-    return False
-
-
-def _hands_on(node: cst.Assign) -> bool:
-    """Tell whether a call gets what it sets: ``params, loss = update(params, x)``."""
-    if not isinstance(node.value, cst.Call):
-        return False
-    given = {arg.value.value for arg in node.value.args if isinstance(arg.value, cst.Name)}
-    return bool(given & {name.value for target in node.targets for name in targets(target.target)})
-
-
-def _is_compiled(source: Source, node: cst.CSTNode) -> bool:
-    function = source.function(node)
-    marks = function.decorators if isinstance(function, cst.FunctionDef) else ()
-    return any("jit" in source.code(mark) for mark in marks)
+    """Tell whether a loop trains, by what it does and what it calls in its file."""
+    return loop_trains(source.text, source.line(loop))
 
 
 def targets(node: cst.BaseExpression) -> Iterator[cst.Name]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from whyidle.monitor.code.callees import reads_at
-from whyidle.monitor.code.source import called, calls, dotted, functions, last, line_of, tree_of
+from whyidle.monitor.code.source import called, calls, last, line_of
+from whyidle.monitor.code.trains import trains_around
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
@@ -58,12 +58,6 @@ _OF_DEVICE: Final = frozenset({HostClass.READ, HostClass.FRAMEWORK, HostClass.PU
 
 # Who waits so has nothing to do, whatever else runs: somebody outside of the job gives the word.
 NOTHING_TO_DO: Final = frozenset({Awaited.CLIENTS, Awaited.SIGNAL, Awaited.PERSON})
-
-# What only a loop that trains calls.
-_TRAINS: Final = re.compile(
-    r"backward|zero_grad|value_and_grad|grad|apply_(gradients|updates)|(train|training)_?step|step_fn"
-    r"|update_step|fit"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +145,4 @@ def in_training(chain: Chain) -> bool:
     """Tell whether a thread stands within a loop that trains, as far as the text says."""
     if plays(Role.TRAIN, chain.leaf, chain.called):
         return True
-    return any(
-        _TRAINS.fullmatch(name) for line in chain.frames for loop in _around(line)
-        for name in _calls(line.file, loop)
-    )  # fmt: skip
-
-
-def _around(line: CodeLine) -> Iterator[ast.For | ast.AsyncFor | ast.While]:
-    """Yield the loops around a line."""
-    tree = tree_of(line.file)
-    for node in () if tree is None else ast.walk(tree):
-        if isinstance(node, ast.For | ast.AsyncFor | ast.While) and (
-            node.lineno <= line.line <= (node.end_lineno or node.lineno)
-        ):
-            yield node
-
-
-def _calls(file: str, part: ast.AST, *, deep: bool = True) -> Iterator[str]:
-    """Yield the last parts of the names that code calls, and that the functions of it call."""
-    for node in ast.walk(part):
-        if isinstance(node, ast.Call):
-            yield node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
-            for function in functions(file, dotted(node.func)) if deep else ():
-                yield from _calls(file, function, deep=False)
+    return any(map(trains_around, chain.frames))
