@@ -16,6 +16,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.code.environments import step_line
 from whyidle.monitor.code.source import (
     callee,
     calls,
@@ -26,6 +27,7 @@ from whyidle.monitor.code.source import (
     tree_of,
     written,
 )
+from whyidle.monitor.code.trains import is_training, trains_at
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.runs.stacks import CodeLine
 
@@ -48,10 +50,7 @@ _IS_PLAIN: Final = re.compile(
 )
 # What gives pieces of a text.
 _TEXTS: Final = re.compile(r"(.*\.)?(findall|finditer|split|splitlines|readlines|lower|strip)")
-# A pass of such a loop is a step of training, and a batch comes of such names.
-_TRAINS: Final = re.compile(
-    r"(.*\.)?(backward|zero_grad|step|update|apply_gradients|apply_updates|train_\w+|partial_fit)"
-)
+# A batch comes of such names.
 _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|blocks)\b.*")
 # What a model consists of, and no batch: an optimizer or a norm goes through them.
 _OF_A_MODEL: Final = (
@@ -144,8 +143,8 @@ def over_samples(
 
 @lru_cache(maxsize=4096)
 def _trains(line: CodeLine) -> bool:
-    """Tell whether a line is a part of training: a known call, or an object's state is renewed."""
-    if any(_TRAINS.fullmatch(callee(call)) for call in calls(line.file, line.line)):
+    """Tell whether a line is a part of training, or of play: an object's state is renewed."""
+    if trains_at(line) or step_line((line,)) is not None:
         return True
     stored = (node for target in _renewed(line) for node in ast.walk(target))
     return any(isinstance(node, ast.Attribute | ast.Subscript) for node in stored)
@@ -225,8 +224,7 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
         return False
     if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated)):
         return False
-    names = [dotted(call.func) for call in _calls_in(loop)]
-    if any(_TRAINS.fullmatch(name) for name in names) or _is_of_parts(iterated):
+    if any(map(is_training, _calls_in(loop))) or _is_of_parts(iterated):
         return False
     each = _moving(loop)
     carried = _carried(loop) - each

@@ -616,7 +616,7 @@ def test_a_loop_that_calls_a_graph_in_each_pass_goes_through_batches(
     tmp_path: Path, leaf: str, is_there: bool
 ) -> None:
     file = tmp_path / "train.py"
-    file.write_text("import tensorflow as tf\nfor x, y in data:\n    loss = fit_one(x, y)\n")
+    file.write_text("import tensorflow as tf\nfor x, y in data:\n    loss = loss_of(x, y)\n")
     line = CodeLine(str(file), 3, "<module>")
     samples = stacks((CodeLine(f"/x/site-packages/{leaf}", 53, "quick_execute"), (line,), 1000))
     said = {"tensorflow": {"backend": "cpu", "functions": 2}}
