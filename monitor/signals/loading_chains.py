@@ -20,7 +20,11 @@ _LOADS: Final = re.compile(
     r"|(?:.*_)?(?:read|batch|batches|sample|samples)(?:_.*)?",
     re.IGNORECASE,
 )
-_TRAINS: Final = re.compile(r".*(?:train|step|update|eval|loss|fit|main).*", re.IGNORECASE)
+# Of those that say what it is for, ``train_batch`` does that, and ``load_training_data`` loads.
+_USES: Final = re.compile(
+    r"(?!_*(?:load|fetch|read|get|collate|decode|download|tokeni[sz]|augment|preprocess|prepare"
+    r"|transform))(?:.*_)?(?:train(?:ing)?|step|update|eval(?:uate)?|loss|fit|main)(?:_.*|[A-Z].*)?"
+)
 # Of a line that reads, so much on a disk says that what it reads is in no cache.
 LEAST_BLOCKED: Final = 0.2
 _OF_LEAVES_ONLY: Final = frozenset({LoadKind.START, LoadKind.HAND_OVER})
@@ -143,6 +147,6 @@ def is_loading(chain: Chain, kind: LoadKind | None) -> bool:
     if plays(Role.LOADER, chain.leaf, chain.called):
         return True
     functions = [frame.function for frame in chain.frames]
-    if any(_LOADS.fullmatch(f) and not _TRAINS.fullmatch(f) for f in functions):
+    if any(_LOADS.fullmatch(f) and not _USES.fullmatch(f) for f in functions):
         return True
     return kind in {LoadKind.TOKENISE, LoadKind.UNPACK, LoadKind.DECODE, LoadKind.NETWORK}

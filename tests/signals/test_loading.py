@@ -10,6 +10,7 @@ from whyidle.monitor.code import source
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading import Loader, busy_workers, loading_of
+from whyidle.monitor.signals.loading_chains import is_loading
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
 from whyidle.monitor.signals.recorded import Helper, Recorded
 
@@ -283,3 +284,23 @@ def test_no_source_of_a_library_is_read(tmp_path: Path, monkeypatch: pytest.Monk
     leaf, asked = (CodeLine(str(folder / name), 9, "call") for name in ("nest.py", "math_ops.py"))
     loading_of(Recorded(stacks=samples((Chain((loop,), leaf, asked), 100))))
     assert not [file for file in read if "site-packages" in file]
+
+
+@pytest.mark.parametrize(
+    ("function", "loads"),
+    [
+        ("load_training_data", True),
+        ("fetch_train_batch", True),
+        ("load_domain_data", True),
+        ("retrieval_batches", True),
+        ("make_batch", True),
+        ("train_batch", False),
+        ("eval_batches", False),
+        ("batch_loss", False),
+        ("run_training_batch", False),
+        ("main", False),
+    ],
+)
+def test_what_a_function_is_called_says_whether_it_loads(function: str, *, loads: bool) -> None:
+    line = CodeLine("/nowhere/train.py", 3, function)
+    assert is_loading(Chain((line,), line), None) is loads
