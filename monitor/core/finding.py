@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final, Literal, Self
 
 from whyidle.monitor.core.contracts.diagnosis import PlaceJson
@@ -64,6 +64,16 @@ class Confidence(StrEnum):
     INFERRED = "inferred"
     # Facts or source text, and nothing that shows how much time it takes.
     HINTED = "hinted"
+
+
+class Knows(IntEnum):
+    """What a finding knows of its lines: who knows less takes what the others leave."""
+
+    CURE = 0
+    # Another finding about the same lines knows the cure better.
+    CAUSE = 1
+    # And no cause: the last resort.
+    LINES = 2
 
 
 class Need(StrEnum):
@@ -198,18 +208,15 @@ class Found:
     # A more specific title than the rule's own.
     title: str | None = None
     confidence: Confidence = Confidence.MEASURED
-    # Its fix lets the main thread work ahead of the device, which hides all that it does.
-    hides_host: bool = False
     # The frameworks whose fixes are shown; none: all of the rule's that the job uses.
     frameworks: tuple[Framework, ...] = ()
     # Other fixes than the rule's, where those would not fit what was found.
     fixes: Mapping[Framework, Fix] | None = None
-    # It names lines whose cure another finding about them knows better.
-    yields_lines: bool = False
+    knows: Knows = Knows.CURE
+    # The rows of the host's account that it is about; none: those under its lines, or its slice.
+    rows: frozenset[object] = frozenset()
     # Without a gain: of how much of the time it is the reason, so that no symptom stands beside it.
     explains: float | None = None
-    # Rules that explain it away beside those of its own rule, as it was found here.
-    symptom_of: tuple[str, ...] = ()
 
     @property
     def is_worth_a_line(self) -> bool:

@@ -34,9 +34,10 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.pace import breathe
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis.claims import account
 from whyidle.monitor.diagnosis.costs import cost_of, overhead
 from whyidle.monitor.diagnosis.device_activity import busy
-from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, ranked, without_symptoms
+from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, arbitrated
 from whyidle.monitor.diagnosis.ranks import ranks_json
 from whyidle.monitor.diagnosis.verdict import UNJUDGED, Headline, headline, led
 from whyidle.monitor.runs.stacks import CodeLine
@@ -141,7 +142,7 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
     ]
     judged = Diagnosis(
         window,
-        tuple(ranked(without_symptoms(found))),
+        tuple(arbitrated(found, account(window))),
         tuple((name, v) for name, v in verdicts.items() if isinstance(v, NotChecked)),
         failed,
         contradictions,

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from whyidle.monitor.core.finding import LEAST_LOST, ROUNDING, Found, Severity
+from whyidle.monitor.core.finding import LEAST_LOST, Found, Knows, Severity
+from whyidle.monitor.diagnosis.claims import MOST_OF, Claims, Row
 from whyidle.monitor.rules import Kind, Rule
 
 # A cause that takes less explains no symptom away, nor one that takes less than half of what that
 # does.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
-MOST_OF: Final = 0.5
+# What is only a symptom of others, and of which.
+CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "allocation_churn": ("dense_embedding_gradients",),
+    "cpu_starved": ("few_cpus_allowed",),
+    "eager_launch_bound": ("python_loop_over_batch",),
+    "eager_tensorflow": ("retracing", "python_loop_over_batch"),
+    "exposed_communication": ("straggler_rank",),
+    "gil_contention": ("input_starved",),
+    "growing_sequence": ("retracing",),
+    "host_resident_data": ("many_small_copies",),
+    "input_starved": ("few_cpus_allowed",),
+    "many_small_copies": ("python_loop_over_batch", "unjitted_step"),
+    "memory_growth": ("retracing", "unjitted_step", "growing_sequence", "slowing_down"),
+    "misaligned_shards": ("clock_throttled",),
+    "per_step_sync": ("large_readback", "straggler_rank"),
+    "slow_tokenizer": ("input_starved",),
+    "tiny_work": (
+        "input_starved", "gc_pauses", "eager_launch_bound", "allocation_churn",
+        "python_loop_over_batch",
+    ),
+    "unfused_optimizer": ("optimizer_on_cpu",),
+    "unjitted_step": ("retracing", "python_loop_over_batch"),
+}  # fmt: skip
 # What surely gains so much is as severe as what is expected of it.
 LOUD: Final = LEAST_LOST[Severity.MEDIUM]
 # Errors and risks first; then what costs time; then what is only to know.
@@ -66,6 +89,11 @@ class Finding:
         return self.found.gain.expected if self.found.gain else 0.0
 
     @property
+    def claims(self) -> bool:
+        """Whether it is about a part of the time."""
+        return self.rule.kind is Kind.TIME or self.found.explains is not None
+
+    @property
     def is_risk(self) -> bool:
         """Whether it stands before all that only costs time."""
         return self.place[0] == _ORDER[Kind.ERROR]
@@ -84,80 +112,45 @@ class Finding:
         return order, self.severity.rank, -self.lost, -self.reach, self.rule.id
 
 
-def without_symptoms(found: list[Finding]) -> list[Finding]:
+def arbitrated(found: Sequence[Finding], rows: Sequence[Row]) -> list[Finding]:
+    """Return the findings in order, without those that another one explains, which names them."""
+    kept = _without_symptoms(sorted(found, key=lambda each: each.place))
+    claims = Claims(rows)
+    gone: dict[str, str] = {}
+    # What knows no cure for its lines takes what the others leave.
+    for each in sorted(kept, key=lambda each: each.found.knows):
+        if not each.claims:
+            continue
+        owner = claims.owner(each.found, at_most=each.found.knows is Knows.LINES)
+        if owner is not None:
+            gone[each.rule.id] = owner
+        elif (each.found.explains or each.reach) >= EXPLAINS:
+            claims.take(each.rule.id, each.found)
+    left = [each for each in kept if each.rule.id not in gone]
+    seen = [_with(each, [n for n, owner in gone.items() if owner == each.rule.id]) for each in left]
+    return _with_causes_first(seen)
+
+
+def _without_symptoms(found: Sequence[Finding]) -> list[Finding]:
     """Leave out symptoms whose cause is found too; the cause names them."""
-    known = [each for each in found if (each.found.explains or each.reach) >= EXPLAINS]
-    # What may cost nothing at all is no cause of what does; nor is what leaves a line to others.
+    # What may cost nothing at all is no cause of what does; nor is what takes little.
+    known = [each for each in found if each.reach >= EXPLAINS]
     causes = {
         each.rule.id: each
         for each in known
-        if each.severity is not Severity.INFO and not each.found.yields_lines
+        if each.severity is not Severity.INFO and each.found.knows is Knows.CURE
     }
     seen: dict[str, list[str]] = {}
     left = []
     for each in found:
-        reasons = (*each.rule.symptom_of, *each.found.symptom_of)
-        named = [causes[name] for name in reasons if name in causes]
+        named = [causes[name] for name in CAUSES.get(each.rule.id, ()) if name in causes]
         mine = [cause for cause in named if cause.reach >= MOST_OF * each.reach]
-        if each.rule.is_last_resort or each.found.yields_lines:
-            mine = [cause for cause in known if cause is not each and _explains(cause, each)]
-        elif each.rule.kind is Kind.TIME:
-            mine += [cause for cause in known if _stands_for(cause, each)]
         if mine and each.rule.kind is not Kind.MEMORY:
             cause = max(mine, key=lambda one: one.reach)
             seen.setdefault(cause.rule.id, []).append(each.rule.id)
         else:
             left.append(each)
     return [_with(each, seen.get(each.rule.id, ())) for each in left]
-
-
-def _stands_for(cause: Finding, other: Finding) -> bool:
-    """Tell whether nothing was there to be slow: a job that stood still, most of the time."""
-    if cause.found.explains is None or cause.rule.id == other.rule.id:
-        return False
-    if other.found.gain is None:
-        return cause.found.explains >= MOST_OF
-    return _explains(cause, other)
-
-
-def _explains(cause: Finding, other: Finding) -> bool:
-    """Tell whether a finding that knows a cure is about the lines of one that knows none.
-
-    About all of what these take: a cure that gives back less leaves the rest to be explained.
-    """
-    gain, others = cause.found.gain, other.found.gain
-    most = cause.found.explains if gain is None else gain.high
-    if cause.rule.is_last_resort or most is None:
-        return False
-    if others and most < MOST_OF * others.low:
-        return False
-    if others and cause.found.hides_host and most >= others.high - ROUNDING:
-        return True
-    places = {(place.file, place.line) for place in cause.found.where}
-    shares = [((x.file, x.line) in places, x.share or 0.0) for x in other.found.where]
-    covered = sum(share for is_causes, share in shares if is_causes)
-    return any(is_causes for is_causes, _ in shares) and covered >= MOST_OF * sum(
-        share for _, share in shares
-    )
-
-
-def ranked(every: list[Finding]) -> list[Finding]:
-    """Put them in order; of those that share a slice the first is its cause."""
-    ordered = _with_causes_first(sorted(every, key=lambda each: each.place))
-    first: dict[str, str] = {}
-    for each in ordered:
-        if each.found.slice is not None and each.found.gain is not None:
-            first.setdefault(each.found.slice, each.rule.id)
-    behind = {
-        each.rule.id: first[each.found.slice]
-        for each in ordered
-        if each.found.slice in first and first[each.found.slice] != each.rule.id
-    }
-    found = []
-    for each in ordered:
-        others = [name for name, leader in behind.items() if leader == each.rule.id]
-        found.append(_with(each, others, behind.get(each.rule.id)))
-    return found
 
 
 def _with_causes_first(ordered: list[Finding]) -> list[Finding]:
@@ -169,7 +162,7 @@ def _with_causes_first(ordered: list[Finding]) -> list[Finding]:
         causes = [
             other
             for other in ordered
-            if {other.rule.id, *other.also_seen} & {*each.rule.symptom_of}
+            if {other.rule.id, *other.also_seen} & {*CAUSES.get(each.rule.id, ())}
             and other.severity.rank <= Severity.MEDIUM.rank
             and other.lost >= EXPLAINS
         ]

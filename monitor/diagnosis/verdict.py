@@ -5,16 +5,17 @@ It names that part whether a cure is known or not. Errors and risks that are sur
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final, TypeAlias
+from typing import Final
 
-from whyidle.monitor.core.finding import LEAST_LOST, Place, Severity
+from whyidle.monitor.core.finding import LEAST_LOST, Knows, Place, Severity
 from whyidle.monitor.core.slices import LOOKS, Slice
-from whyidle.monitor.diagnosis.ranking import LOUD, MOST_OF, Finding
+from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about, account
+from whyidle.monitor.diagnosis.ranking import LOUD, Finding
 from whyidle.monitor.rules import Kind
-from whyidle.monitor.signals.account import HostRow, by_line
+from whyidle.monitor.signals.account import by_line
 from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
@@ -44,9 +45,6 @@ _SAID: Final = {
 }
 
 
-_At: TypeAlias = tuple[str, int]
-
-
 @dataclass(frozen=True, slots=True)
 class Headline:
     """The verdict, and the finding that it is about."""
@@ -65,11 +63,14 @@ class _Part:
     """A part of the time that is no useful work."""
 
     of: Slice | Phase
-    share: float
+    # The shares of its rows, by their numbers in the account.
+    rows: Mapping[int, float]
     # The user's lines in it, the largest first.
     where: tuple[Place, ...]
-    # All lines that it lies under, each time with its share of the main thread.
-    under: tuple[tuple[frozenset[_At], float], ...]
+
+    @property
+    def share(self) -> float:
+        return sum(self.rows.values())
 
     @property
     def said(self) -> str:
@@ -90,7 +91,8 @@ def headline(window: Window, findings: Sequence[Finding], *, is_known: bool) -> 
         # What its cause stands before ends with that.
         if each.is_risk and each.behind is None and _is_loud(each):
             return Headline(f"{_title(each)}.", None, each.found.where, each)
-    known = [(part, _covering(part, findings)) for part in _parts(window)]
+    rows = account(window)
+    known = [(part, _covering(part, rows, findings)) for part in _parts(window, rows)]
     # Where most of the time is unknown, the largest part may be another.
     parts = [(part.share, part, by) for part, by in known if by is not None or is_known]
     share, part, by = max(parts, key=lambda one: one[0], default=(0.0, None, None))
@@ -103,7 +105,7 @@ def headline(window: Window, findings: Sequence[Finding], *, is_known: bool) -> 
         return serves
     if not is_known:
         return UNJUDGED
-    compute = _shares(window).get(Slice.COMPUTE, 0.0)
+    compute = sum(row.share for row in rows if row.of is Slice.COMPUTE)
     return Headline(HEALTHY if compute > COMPUTES else NOTHING_LARGE.format(compute=compute))
 
 
@@ -168,56 +170,41 @@ def _speaks(finding: Finding, share: float, *, is_known: bool) -> bool:
     return finding.lost >= share or (not is_known and gain.high >= MOST_OF * share)
 
 
-def _shares(window: Window) -> dict[Slice, float]:
-    budget = window.budget
-    total = 0 if budget is None else sum(budget["slices"].values())
-    if budget is None or not total:
-        return {}
-    return {part: budget["slices"].get(part, 0) / total for part in Slice}
-
-
-def _parts(window: Window) -> Iterator[_Part]:
+def _parts(window: Window, rows: Sequence[Row]) -> Iterator[_Part]:
     """Yield what takes so much of the time, and is no useful work."""
-    rows = () if window.host is None else window.host.rows
-    for part, share in _shares(window).items():
-        # Time without work is no loss.
-        lost = share - (window.idles if part is Slice.IDLE_UNKNOWN else 0.0)
-        if part is not Slice.COMPUTE and lost >= LEAST:
-            mine = [row for row in rows if window.meaning.get(row.doing) is part]
-            lines = by_line(mine, lambda row: row.innermost)
-            if part is Slice.IDLE_DISPATCH:
-                # What is launched in between comes from where the thread mostly is.
-                lines = lines or by_line(rows, lambda row: row.innermost)
-            yield _Part(part, lost, of_slice(window, part) or lines, _under(mine))
-    for phase, share in {} if window.host is None else window.host.phases.items():
-        if phase is not Phase.STEP and share >= LEAST:
-            mine = [row for row in rows if row.phase is phase]
-            lines = by_line(mine, lambda row: row.begins or row.innermost)
-            yield _Part(phase, share, lines, _under(mine))
+    for part in (*Slice, *(() if window.host is None else window.host.phases)):
+        mine = {n: _share(row, part) for n, row in enumerate(rows) if part in {row.of, row.phase}}
+        if part in {Slice.COMPUTE, Phase.STEP} or sum(mine.values()) < LEAST:
+            continue
+        hosts = [host for n in mine if (host := rows[n].host) is not None]
+        if isinstance(part, Phase):
+            yield _Part(part, mine, by_line(hosts, lambda row: row.begins or row.innermost))
+            continue
+        where = of_slice(window, part) or by_line(hosts, lambda row: row.innermost)
+        if part is Slice.IDLE_DISPATCH and window.host is not None:
+            # What is launched in between comes from where the thread mostly is.
+            where = where or by_line(window.host.rows, lambda row: row.innermost)
+        yield _Part(part, mine, where)
 
 
-def _under(rows: Sequence[HostRow]) -> tuple[tuple[frozenset[_At], float], ...]:
-    """Return the lines that each row lies under."""
-    return tuple(
-        (frozenset((line.file, line.line) for line in (*row.frames, row.begins) if line), row.share)
-        for row in rows
-    )
+def _share(row: Row, part: Slice | Phase) -> float:
+    """Return the share of the time; of a phase that of the main thread, which is what it takes."""
+    return row.share if isinstance(part, Slice) or row.host is None else row.host.share
 
 
-def _covering(part: _Part, findings: Sequence[Finding]) -> Finding | None:
-    some = [each for each in findings if _covers(each, part)]
-    return min(some, key=lambda each: each.rule.is_last_resort, default=None)
+def _covering(part: _Part, rows: Sequence[Row], findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding that is about most of a part."""
+    some = [each for each in findings if _covers(each, part, rows)]
+    return min(some, key=lambda each: each.found.knows is Knows.LINES, default=None)
 
 
-def _covers(finding: Finding, part: _Part) -> bool:
-    """Tell whether a finding is about a part: its slice, or most of its lines."""
-    found, gain = finding.found, finding.found.gain
+def _covers(finding: Finding, part: _Part, rows: Sequence[Row]) -> bool:
     if finding.rule.kind is not Kind.TIME or finding.severity is Severity.INFO:
         return False
+    gain = finding.found.gain
     if gain is not None and gain.high < MOST_OF * part.share:
         return False
-    if found.slice is part.of:
-        return True
-    mine = {(place.file, place.line) for place in found.where}
-    covered = sum(share for lines, share in part.under if lines & mine)
-    return covered > 0 and covered >= MOST_OF * sum(share for _, share in part.under)
+    mine = part.rows.keys() & about(rows, finding.found)
+    return finding.found.slice is part.of or (
+        sum(part.rows[n] for n in mine) >= MOST_OF * part.share
+    )

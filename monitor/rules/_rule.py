@@ -45,10 +45,6 @@ class Rule:
     kind: Kind = Kind.TIME
     # What gets faster: where the fix makes a step larger, only the samples show it.
     paced_by: Literal["steps", "samples"] = "steps"
-    # Rules whose finding explains this one away: a symptom is silent beside its cause.
-    symptom_of: tuple[str, ...] = ()
-    # It names lines without a cure: it stands behind each rule that explains the same ones.
-    is_last_resort: bool = False
     # Filled in by ``rules.load``.
     id: str = field(default="", compare=False)
     page: str = field(default="", compare=False, repr=False)

@@ -284,5 +284,4 @@ end""",
         ),
     },
     detect=detect,
-    symptom_of=("dense_embedding_gradients",),
 )

@@ -412,5 +412,4 @@ pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, cores - 1))""",
         "tensorflow": Fix("Raise the CPU limit, or ask for no more threads than it allows."),
     },
     detect=detect,
-    symptom_of=("few_cpus_allowed",),
 )

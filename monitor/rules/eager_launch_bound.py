@@ -143,5 +143,4 @@ rule = Rule(
         ),
     },
     detect=detect,
-    symptom_of=("python_loop_over_batch",),
 )

@@ -115,7 +115,6 @@ def _python(window: Window, share: float) -> float:
 rule = Rule(
     title="TensorFlow runs the step operation by operation, not as a graph",
     documents=("D5",),
-    symptom_of=("retracing", "python_loop_over_batch"),
     fixes={
         "tensorflow": Fix(
             "Put the whole step into one tf.function: forward, gradient and update.",

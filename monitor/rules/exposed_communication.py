@@ -206,5 +206,4 @@ step = jax.jit(step, donate_argnums=(0,), compiler_options=options)""",
     },
     detect=detect,
     # The exchange lasts until the late rank has come.
-    symptom_of=("straggler_rank",),
 )

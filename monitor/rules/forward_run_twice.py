@@ -42,6 +42,7 @@ from whyidle.monitor.core.finding import (
     Fix,
     Found,
     Gain,
+    Knows,
     Need,
     Place,
     Verdict,
@@ -99,7 +100,7 @@ def _of_samples(window: Window, account: HostAccount, idle: IdlePass) -> Found:
         slice=Slice.COMPUTE,
         confidence=Confidence.INFERRED,
         title="The model runs once more in each step, for what trains nothing",
-        yields_lines=True,
+        knows=Knows.CAUSE,
     )
 
 

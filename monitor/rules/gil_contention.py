@@ -79,6 +79,5 @@ rule = Rule(
     title="A thread of the job keeps Python's lock from the one that trains",
     documents=("beyond the documents",),
     fixes={"pytorch": Fix(_TEXT, _CODE), "jax": Fix(_TEXT, _CODE)},
-    symptom_of=("input_starved",),
     detect=detect,
 )

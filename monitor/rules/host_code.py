@@ -42,6 +42,7 @@ from whyidle.monitor.core.finding import (
     Fix,
     Found,
     Gain,
+    Knows,
     Need,
     Place,
     Severity,
@@ -90,6 +91,8 @@ def detect(window: Window) -> Verdict:
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
         title=_title(account, rows, surely),
+        knows=Knows.LINES,
+        rows=_named(account, rows),
     )
 
 
@@ -104,6 +107,7 @@ def _of_server(
         confidence=Confidence.INFERRED,
         severity=Severity.INFO,
         title=_title(account, rows, surely, "the time at work"),
+        knows=Knows.LINES,
         fixes={},
     )
 
@@ -167,6 +171,15 @@ def _where(account: HostAccount, rows: Sequence[HostRow]) -> tuple[Place, ...]:
     return by_line(mine, lambda row: _place(account, row))[:MOST_PLACES]
 
 
+def _named(account: HostAccount, rows: Sequence[HostRow]) -> frozenset[HostRow]:
+    """Return the rows whose lines are named."""
+    lines = {(place.file, place.line) for place in _where(account, rows)}
+    mine = (row for row in rows if _is_own(account, row))
+    return frozenset(
+        row for row in mine if (at := _place(account, row)) and (at.file, at.line) in lines
+    )
+
+
 def _helpers(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helper]]:
     """Return whom the thread may wait for there, if that is what it does."""
     waits = sum(row.share for row in rows if row.doing is HostClass.WAIT)
@@ -212,5 +225,4 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={"pytorch": Fix(_TEXT, _CODE), "jax": Fix(_TEXT, _CODE)},
     detect=detect,
-    is_last_resort=True,
 )

@@ -62,6 +62,7 @@ from whyidle.monitor.core.finding import (
     Found,
     Framework,
     Gain,
+    Knows,
     Need,
     Place,
     Severity,
@@ -424,7 +425,7 @@ def _of_main_thread(window: Window, doing: Activity) -> Verdict:
         confidence=Confidence.INFERRED,
         where=own(doing.where),
         slice=max(shares, key=lambda part: shares[part]),
-        yields_lines=True,
+        knows=Knows.CAUSE,
     )
 
 
@@ -443,7 +444,7 @@ def _of_samples(window: Window, doing: Activity) -> Verdict:
         confidence=Confidence.INFERRED,
         where=own(doing.where),
         slice=Slice.IDLE_INPUT,
-        yields_lines=True,
+        knows=Knows.CAUSE,
     )
 
 
@@ -490,6 +491,5 @@ def ahead(read, orders, workers=2, size=4):
         ),
         "tensorflow": IN_ORDER,
     },
-    symptom_of=("few_cpus_allowed",),
     detect=detect,
 )

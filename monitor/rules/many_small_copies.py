@@ -208,5 +208,4 @@ rule = Rule(
     },
     detect=detect,
     # A loop over what is in the batch copies for each pass.
-    symptom_of=("python_loop_over_batch", "unjitted_step"),
 )

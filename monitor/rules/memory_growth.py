@@ -140,5 +140,4 @@ rule = Rule(
     detect=detect,
     kind=Kind.MEMORY,
     # Programs that are compiled anew stay in memory, and a list that is walked again grows.
-    symptom_of=("retracing", "unjitted_step", "growing_sequence", "slowing_down"),
 )

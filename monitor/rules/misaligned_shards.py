@@ -162,5 +162,4 @@ loader = DataLoader(dataset, batch_size, shuffle=True, drop_last=True)""",
         ),
     },
     detect=detect,
-    symptom_of=("clock_throttled",),
 )

@@ -160,7 +160,7 @@ def _of_turns(window: Window, reads: Measure | None) -> Verdict:
     # By the agent's clock, or by samples alone.
     counted = spent.value > seen
     confidence = found.confidence if counted else Confidence.INFERRED
-    return replace(found, confidence=confidence, hides_host=True)
+    return replace(found, confidence=confidence)
 
 
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:
@@ -220,5 +220,4 @@ for number, (x, y) in enumerate(batches, 1):
     },
     detect=detect,
     # The late rank's gradients are what such a read waits for.
-    symptom_of=("large_readback", "straggler_rank"),
 )

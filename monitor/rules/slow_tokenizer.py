@@ -65,5 +65,4 @@ rule = Rule(
     fixes={"pytorch": _FIX, "jax": _FIX},
     detect=detect,
     # Where a loader has it cut, what waits is the input.
-    symptom_of=("input_starved",),
 )

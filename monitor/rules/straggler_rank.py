@@ -44,6 +44,7 @@ from whyidle.monitor.core.finding import (
     Found,
     Framework,
     Gain,
+    Knows,
     Need,
     NotChecked,
     Severity,
@@ -106,7 +107,7 @@ def detect(window: Window) -> Verdict:
         confidence=_confidence(is_live=is_live, slack=slack),
         fixes=_fixes(rows),
         # Of the process that stands for the job other rules say what is wrong with those lines.
-        yields_lines=late.pid is not None and late.pid == window.job.pid,
+        knows=Knows.CAUSE if late.pid is not None and late.pid == window.job.pid else Knows.CURE,
     )
 
 

@@ -192,11 +192,4 @@ rule = Rule(
     },
     detect=detect,
     paced_by="samples",
-    symptom_of=(
-        "input_starved",
-        "gc_pauses",
-        "eager_launch_bound",
-        "allocation_churn",
-        "python_loop_over_batch",
-    ),
 )

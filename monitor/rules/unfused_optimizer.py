@@ -167,5 +167,4 @@ rule = Rule(
         ),
     },
     detect=detect,
-    symptom_of=("optimizer_on_cpu",),
 )

@@ -268,7 +268,6 @@ def _evidence(window: Window, seen: _Seen) -> list[Evidence]:
 rule = Rule(
     title="JAX runs the step operation by operation",
     documents=("D1", "D4 §1"),
-    symptom_of=("retracing", "python_loop_over_batch"),
     fixes={
         "jax": Fix(
             "Compile the whole step: forward, gradient and update in one function.",

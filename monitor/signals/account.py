@@ -123,8 +123,7 @@ class HostAccount:
         found: dict[Phase, float] = {}
         always: dict[Phase, float] = {}
         for row in self.rows:
-            for_steps = row.waits and row.phase in BESIDE - STOPPING
-            phase = Phase.STEP if for_steps else row.phase
+            phase = _phase(row)
             found[phase] = found.get(phase, 0.0) + row.share
             if not row.due:
                 always[phase] = always.get(phase, 0.0) + row.share
@@ -136,6 +135,11 @@ class HostAccount:
         if most is not Phase.STEP and not is_marked and not self._learns():
             found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
         return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def phase_of(self, row: HostRow) -> Phase:
+        """Return the phase that the time of a row counts for."""
+        phase = _phase(row)
+        return phase if phase in self.phases else Phase.STEP
 
     def _learns(self) -> bool:
         steps = (row for row in self.rows if row.phase is Phase.STEP)
@@ -161,6 +165,11 @@ class HostAccount:
         """Return by how much a share may be wrong by chance."""
         share = min(1.0, share)
         return SURE * math.sqrt(share * (1 - share) / self.samples) if self.samples else 1.0
+
+
+def _phase(row: HostRow) -> Phase:
+    """Return the phase of a row: who waits to print a loss waits for steps."""
+    return Phase.STEP if row.waits and row.phase in BESIDE - STOPPING else row.phase
 
 
 _Key: TypeAlias = tuple[tuple[CodeLine, ...], HostClass, Aside]

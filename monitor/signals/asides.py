@@ -144,6 +144,7 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
         # What was seen once may not come again for hours.
         severity=Severity.LOW if times == 1 else None,
         title=f"{share}, once in this window" if times == 1 else share,
+        rows=frozenset(some.rows),
     )
 
 

@@ -12,8 +12,8 @@ TITLE = "The device waits for the next batch"
 # Two pairs of recordings that have one fault: of other causes, and of the same one.
 KEPT = {
     ("input_starved/before_torch", "input_starved/after_torch"): TITLE,
-    ("slow_tokenizer/before_torch", "tensors_from_lists/before_torch"): (
-        "The device waits for batches: transforming samples takes the time"
+    ("few_cpus_allowed/after_torch", "restarted_workers/after_torch"): (
+        "The device waits for batches: handing them over between processes takes the time"
     ),
 }
 

@@ -16,6 +16,7 @@ from whyidle.monitor.core.finding import (
     Fix,
     Found,
     Gain,
+    Knows,
     Need,
     NotChecked,
     Place,
@@ -30,6 +31,7 @@ from whyidle.monitor.core.metrics import (
     SELF_CPU,
 )
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis import ranking
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, Finding, as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.rules import Kind, Rule
@@ -37,6 +39,7 @@ from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 
+Causes = dict[str, tuple[str, ...]]
 EVIDENCE = (Evidence("something", 1.0, "count", "agent"),)
 
 
@@ -49,6 +52,14 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
     """Rules of this test's own."""
     made: dict[str, Rule] = {}
     monkeypatch.setattr(rules, "load", lambda: made)
+    return made
+
+
+@pytest.fixture
+def causes(monkeypatch: pytest.MonkeyPatch) -> Causes:
+    """What is a symptom of what, in this test."""
+    made: Causes = {}
+    monkeypatch.setattr(ranking, "CAUSES", made)
     return made
 
 
@@ -134,18 +145,22 @@ def test_a_fault_of_the_work_itself_is_not_loud_while_nothing_is_sure(
     assert finding.severity is Severity.LOW
 
 
-def test_a_symptom_is_silent_beside_its_cause(known: dict[str, Rule]) -> None:
+def test_a_symptom_is_silent_beside_its_cause(known: dict[str, Rule], causes: Causes) -> None:
+    causes["symptom"] = ("cause",)
     add(known, "cause", loses(0.3, Slice.IDLE_INPUT))
-    add(known, "symptom", loses(0.6, Slice.COMPUTE), symptom_of=("cause",))
+    add(known, "symptom", loses(0.6, Slice.COMPUTE))
     found = diagnose(window())
     assert names(found) == ["cause"]
     assert found.findings[0].also_seen == ("symptom",)
 
 
-def test_memory_that_grows_by_what_is_found_stays_behind_it(known: dict[str, Rule]) -> None:
+def test_memory_that_grows_by_what_is_found_stays_behind_it(
+    known: dict[str, Rule], causes: Causes
+) -> None:
+    causes["growing"] = ("compiled",)
     growing = Found(None, EVIDENCE, severity=Severity.HIGH)
     add(known, "compiled", loses(0.3, Slice.COMPUTE))
-    add(known, "growing", growing, kind=Kind.MEMORY, symptom_of=("compiled",))
+    add(known, "growing", growing, kind=Kind.MEMORY)
     found = diagnose(window())
     assert names(found) == ["compiled", "growing"]
     assert found.findings[1].behind == "compiled"
@@ -158,56 +173,79 @@ def test_memory_that_grows_by_what_is_found_stays_behind_it(known: dict[str, Rul
     add(known, "compiled", Found(Gain.between(0.0, 0.5), EVIDENCE))
     assert names(diagnose(window())) == ["growing", "compiled"]
     # One that another finding explains is not there: that one is the cause.
-    add(known, "compiled", loses(0.3, Slice.COMPUTE), symptom_of=("loop",))
+    causes["compiled"] = ("loop",)
+    add(known, "compiled", loses(0.3, Slice.COMPUTE))
     add(known, "loop", loses(0.4, Slice.COMPUTE))
     found = diagnose(window())
     assert names(found) == ["loop", "growing"]
     assert found.findings[1].behind == "loop"
     at = replace(growing, where=(Place("train.py", 7, "main"),))
-    add(known, "growing", at, kind=Kind.MEMORY, symptom_of=("compiled",))
+    add(known, "growing", at, kind=Kind.MEMORY)
     assert names(diagnose(window())) == ["growing", "loop"]
 
 
-def test_a_small_cause_explains_nothing_away(known: dict[str, Rule]) -> None:
+def test_a_small_cause_explains_nothing_away(known: dict[str, Rule], causes: Causes) -> None:
+    causes["symptom"] = ("cause",)
     add(known, "cause", loses(0.02, Slice.IDLE_INPUT))
-    add(known, "symptom", loses(0.6, Slice.COMPUTE), symptom_of=("cause",))
+    add(known, "symptom", loses(0.6, Slice.COMPUTE))
     assert names(diagnose(window())) == ["symptom", "cause"]
 
 
 def test_a_cure_of_a_part_leaves_the_rest_to_be_explained(known: dict[str, Rule]) -> None:
     place = (Place("/u/train.py", 3, "main"),)
     add(known, "part", loses(0.2, where=place))
-    add(known, "code", loses(0.6, where=place), is_last_resort=True)
+    add(known, "code", loses(0.6, where=place, knows=Knows.LINES))
     assert names(diagnose(window())) == ["code", "part"]
     add(known, "whole", loses(0.7, where=place))
-    assert names(diagnose(window())) == ["whole", "part"]
+    found = diagnose(window())
+    assert names(found) == ["whole"]
+    assert set(found.findings[0].also_seen) == {"part", "code"}
 
 
 def test_a_cure_of_one_line_leaves_the_others_to_be_explained(known: dict[str, Rule]) -> None:
     drawing, looking = Place("/u/data.py", 31, "draw", 0.2), Place("/u/data.py", 32, "draw", 0.4)
-    add(known, "draws", loses(0.3, where=(drawing,)))
-    add(known, "code", loses(0.5, where=(looking, drawing)), is_last_resort=True)
+    add(known, "draws", loses(0.2, where=(drawing,)))
+    add(known, "code", loses(0.5, where=(looking, drawing), knows=Knows.LINES))
     assert names(diagnose(window())) == ["code", "draws"]
-    add(known, "code", loses(0.5, where=(drawing,)), is_last_resort=True)
+    add(known, "code", loses(0.2, where=(drawing,), knows=Knows.LINES))
     assert names(diagnose(window())) == ["draws"]
 
 
-def test_work_ahead_of_the_device_hides_what_code_takes(known: dict[str, Rule]) -> None:
-    place = (Place("/u/train.py", 9, "main"),)
-    add(known, "code", Found(Gain.between(0.3, 0.4), EVIDENCE, where=place), is_last_resort=True)
-    add(known, "ahead", Found(Gain.between(0.2, 0.4), EVIDENCE, hides_host=True))
-    assert names(diagnose(window())) == ["ahead"]
-    # A host that takes longer than the device is not hidden by it.
-    add(known, "ahead", Found(Gain.between(0.2, 0.3), EVIDENCE, hides_host=True))
-    assert names(diagnose(window())) == ["code", "ahead"]
-
-
-def test_one_finding_stands_for_a_slice(known: dict[str, Rule]) -> None:
-    add(known, "first", loses(0.4, Slice.IDLE_DISPATCH))
-    add(known, "second", loses(0.2, Slice.IDLE_DISPATCH))
+def test_who_names_a_cause_stands_behind_who_knows_a_cure(known: dict[str, Rule]) -> None:
+    place = (Place("/u/data.py", 31, "draw"),)
+    add(known, "cause", loses(0.5, where=place, knows=Knows.CAUSE))
+    add(known, "cure", loses(0.4, where=place))
+    add(known, "code", loses(0.6, where=place, knows=Knows.LINES))
     found = diagnose(window())
-    assert found.findings[0].also_seen == ("second",)
-    assert found.findings[1].behind == "first"
+    assert names(found) == ["cure"]
+    assert set(found.findings[0].also_seen) == {"cause", "code"}
+
+
+SPIN, LOSS = CodeLine("/me/train.py", 8, "spin"), CodeLine("/me/train.py", 9, "loss")
+
+
+def at_two_lines() -> Window:
+    """Return a job that idles half of the time, of which two lines have a half each."""
+    seen = stacks((SPIN, (SPIN,), 500), (LOSS, (LOSS,), 500))
+    return window(answer({Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5}), stacks=seen)
+
+
+def test_lines_of_one_slice_are_claimed_one_by_one(known: dict[str, Rule]) -> None:
+    spin, loss = (Place(*SPIN, 0.5),), (Place(*LOSS, 0.5),)
+    add(known, "spins", loses(0.25, where=spin))
+    add(known, "loses", loses(0.2, where=loss))
+    assert names(diagnose(at_two_lines())) == ["spins", "loses"]
+    # Who is about the whole of it leaves nothing.
+    add(known, "whole", loses(0.5, Slice.IDLE_DISPATCH))
+    assert names(diagnose(at_two_lines())) == ["whole"]
+
+
+def test_what_is_shown_adds_up_to_the_account(known: dict[str, Rule]) -> None:
+    for n, share in enumerate((0.5, 0.4, 0.3, 0.2)):
+        add(known, f"rule {n}", loses(share, Slice.IDLE_DISPATCH))
+    found = diagnose(at_two_lines())
+    assert names(found) == ["rule 0"]
+    assert found.findings[0].also_seen == ("rule 1", "rule 2", "rule 3")
 
 
 def test_what_is_not_worth_a_line_is_left_out(known: dict[str, Rule]) -> None:

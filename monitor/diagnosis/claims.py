@@ -1,0 +1,140 @@
+"""Which part of the time each finding is about: rows of one account, none given away twice.
+
+The account is the budget by slices, each divided by where the main thread was meanwhile. A finding
+claims the rows that lie under its lines, else its whole slice, and of these no more than it may
+give back. What is mostly claimed already, by findings that know a cure, is "also seen" there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from whyidle.monitor.core.finding import Found, Place
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.signals.account import HostRow
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.window import Window
+
+# Less than so much of what it claims leaves a finding its own word.
+MOST_OF: Final = 0.5
+At: TypeAlias = tuple[str, int]
+Key: TypeAlias = int | At | Slice | str
+# All of the time in which nothing could be slow.
+_STOOD: Final = "stood"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A part of the time that lies in one slice, and under the same lines."""
+
+    of: Slice
+    share: float
+    # As the main thread was sampled meanwhile; ``None``: nothing says where it was.
+    host: HostRow | None = None
+    phase: Phase = Phase.STEP
+
+    @property
+    def at(self) -> frozenset[At]:
+        """All lines that it lies under."""
+        lines = () if self.host is None else (*self.host.frames, self.host.begins)
+        return frozenset((line.file, line.line) for line in lines if line)
+
+
+def account(window: Window) -> tuple[Row, ...]:
+    """Return all rows; none where it is not known where the time goes."""
+    budget = window.budget
+    total = 0 if budget is None else sum(budget["slices"].values())
+    if budget is None or not total:
+        return ()
+    host = window.host
+    hosts: dict[Slice, list[HostRow]] = {}
+    for row in () if host is None else host.rows:
+        hosts.setdefault(window.meaning.get(row.doing, Slice.COMPUTE), []).append(row)
+    found = []
+    for part in Slice:
+        share = budget["slices"].get(part, 0) / total
+        # Time without work is no loss.
+        share -= window.idles if part is Slice.IDLE_UNKNOWN else 0.0
+        mine = hosts.get(part, [])
+        whole = sum(row.share for row in mine)
+        if share > 0 and not whole:
+            found.append(Row(part, share))
+        elif share > 0 and host is not None:
+            scale = share / whole
+            found += [Row(part, scale * row.share, row, host.phase_of(row)) for row in mine]
+    return tuple(found)
+
+
+def about(rows: Sequence[Row], found: Found) -> list[int]:
+    """Return the numbers of the rows that a finding is about."""
+    if found.explains is not None:
+        # Nothing was there to be slow.
+        return list(range(len(rows)))
+    lines = _places(found.where)
+    named = [n for n, row in enumerate(rows) if row.host in found.rows]
+    under = named or [n for n, row in enumerate(rows) if row.at & lines]
+    high = 0.0 if found.gain is None else found.gain.high
+    if under and sum(rows[n].share for n in under) >= MOST_OF * high:
+        return under
+    # What it is about is not where the thread stood.
+    return list({*under, *(n for n, row in enumerate(rows) if row.of is found.slice)})
+
+
+def claimed(rows: Sequence[Row], found: Found) -> dict[Key, float]:
+    """Return how much of which rows may come back; lines and slices for what no row has."""
+    most = found.explains if found.gain is None else found.gain.high
+    if most is None:
+        # How much is not known, and all of it where the job stood still.
+        return {_STOOD: 1.0}
+    shares: dict[Key, float] = {n: rows[n].share for n in about(rows, found)}
+    if not shares:
+        alone: list[Key] = [*_places(found.where)] or ([found.slice] if found.slice else [])
+        shares = dict.fromkeys(alone, most / max(1, len(alone)))
+    whole = sum(shares.values())
+    claim = {key: share * min(1.0, most / whole) for key, share in shares.items()}
+    return claim if claim and not found.explains else claim | {_STOOD: most}
+
+
+def _places(where: Sequence[Place]) -> set[At]:
+    return {(place.file, place.line) for place in where}
+
+
+@dataclass
+class Claims:
+    """Who has claimed what so far."""
+
+    rows: Sequence[Row]
+    # For each row who has how much of it: as is expected to come back, and at most.
+    _owners: dict[Key, dict[str, tuple[float, float]]] = field(default_factory=dict)
+
+    def take(self, name: str, found: Found) -> None:
+        """Give a finding the rows that it is about."""
+        gain = found.gain
+        likely = gain.expected / gain.high if gain and gain.high else 1.0
+        for key, share in claimed(self.rows, found).items():
+            if key != _STOOD or found.explains:
+                self._owners.setdefault(key, {})[name] = likely * share, share
+
+    def owner(self, found: Found, *, at_most: bool = False) -> str | None:
+        """Return who has most of what a finding is about; ``None``: most of it is free.
+
+        What knows no cure for its lines is held against all that others may give back of them.
+        """
+        claim = claimed(self.rows, found)
+        taken: dict[str, float] = {}
+        for key, share in claim.items():
+            known = self._owners.get(key, {})
+            if not isinstance(key, int):
+                # Where it lies is not known, and nothing lies where the job stood still.
+                known = known | self._owners.get(_STOOD, {})
+            owners = {name: both[at_most] for name, both in known.items()}
+            # Of what no row has only the claims themselves are known.
+            row = self.rows[key].share if isinstance(key, int) else 0.0
+            whole = max(row, share, sum(owners.values()))
+            for name, part in owners.items():
+                taken[name] = taken.get(name, 0.0) + share * part / whole
+        if sum(taken.values()) <= MOST_OF * sum(claim.values()):
+            return None
+        return max(taken, key=lambda name: taken[name])
