@@ -14,6 +14,7 @@ from whyidle.dashboard.views.findings import CodeLocation
 from whyidle.dashboard.views.patches import Diff
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
+from whyidle.monitor.render import finding_text
 
 
 def head(finding: FindingJson, places: Sequence[CodeLocation], run: int) -> None:
@@ -25,7 +26,7 @@ def head(finding: FindingJson, places: Sequence[CodeLocation], run: int) -> None
     )
     if places:
         write(f'<div class="w-mono w-sub">at {safe(places[0].words)}</div>')
-    if (gain := findings.gain(finding)) is None:
+    if (gain := finding_text.gain(finding)) is None:
         write('<p class="w-note">It costs no measurable time, so no gain is predicted.</p>')
         return
     write(f'<p class="w-note">{safe(gain)}</p>{_cost(finding)}')
@@ -62,8 +63,8 @@ def body(
 
 def _evidence(finding: FindingJson) -> None:
     widgets.title("Evidence")
-    rows = [(each.name, each.value, each.source) for each in findings.evidence(finding)]
-    _tables.table(rows, numbers=(1,))
+    said = finding_text.of(finding)
+    _tables.table([(each.name, each.value, each.aged) for each in said.evidence], numbers=(1,))
 
 
 def _places(places: Sequence[CodeLocation]) -> None:
@@ -80,7 +81,7 @@ def _places(places: Sequence[CodeLocation]) -> None:
 
 def _remedies(finding: FindingJson) -> None:
     widgets.title("What to change")
-    remedies = findings.remedies(finding)
+    remedies = finding_text.of(finding).remedies
     if not remedies:
         widgets.unknown("The fix", "none is known for the frameworks of this job")
     for remedy in remedies:
@@ -120,4 +121,4 @@ def _energy(finding: FindingJson) -> str:
     if finding["lost_share"] is None:
         return ""
     why = finding["energy"]["unknown"].get("watts_lost", "no power is read")
-    return findings.cost(finding) or f"not known: {why}"
+    return finding_text.cost(finding) or f"not known: {why}"

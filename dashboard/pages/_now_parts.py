@@ -25,7 +25,7 @@ from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.render import numbers
+from whyidle.monitor.render import finding_text, numbers
 from whyidle.monitor.store import Event, Run
 
 # The latest ones of many.
@@ -111,13 +111,12 @@ def finding(answer: DiagnosisJson, run: Run) -> str:
 
 
 def _finding(found: FindingJson, run: Run, way: str, more: str = "") -> str:
-    gain = findings.factor(found)
-    gives = f" A fix makes steps {gain}." if gain else ""
-    place = found["where"][0] if found["where"] else None
-    at = f"{place['file']}:{place['line']} in {place['function']}" if place else ""
+    said = finding_text.of(found)
+    gives = f" A fix makes steps {said.factor}." if said.factor else ""
+    at = "".join(f"{place.at} in {place.function}" for place in said.places[:1])
     link = markup.link("fix", way, run=run.id, finding=found["rule"])
     return (
-        f'<p class="w-verdict">{markup.chip(found["severity"])}<b>{safe(found["title"])}</b>'
+        f'<p class="w-verdict">{markup.chip(found["severity"])}<b>{safe(said.title)}</b>'
         f'{safe(gives)} <span class="w-mono">{safe(at)}</span> {link}{safe(more)}</p>'
     )
 

@@ -12,12 +12,11 @@ from whyidle.dashboard.views import source
 from whyidle.dashboard.views.source import Code
 from whyidle.monitor import rules
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
-from whyidle.monitor.core.finding import FRAMEWORKS
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.processes.secrets import MASK
+from whyidle.monitor.render import finding_text
 from whyidle.monitor.render import findings as terminal
 from whyidle.monitor.render.budget import words
-from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.rules import DOCUMENTS
 from whyidle.monitor.store import Run
 
@@ -50,24 +49,6 @@ class Range:
     colour: str
     # Set for a measured range.
     middle: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A measured number as text."""
-
-    name: str
-    value: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What to change, for one framework."""
-
-    framework: str
-    text: str
-    code: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,30 +104,13 @@ def places(finding: FindingJson, run: Run) -> list[CodeLocation]:
     """Return the lines that a finding names, the costliest with their code."""
     found = []
     for i, place in enumerate(finding["where"]):
-        share = "" if place["share"] is None else f"  {place['share']:.0%}"
-        line = f":{place['line']}" if place["line"] else ""
-        text = f"{place['file']}{line} in {place['function']}{share}"
+        text = finding_text.place(place).words
         code = source.around(place, run) if i < MOST_CODE else None
         if isinstance(code, str):
             found.append(CodeLocation(text, None, code))
         else:
             found.append(CodeLocation(text, code))
     return found
-
-
-def gain(finding: FindingJson) -> str | None:
-    """Return the gain of the fix as text."""
-    return terminal.gain(finding)
-
-
-def factor(finding: FindingJson) -> str:
-    """Return how much faster the fix is expected to be; empty where that is not known."""
-    return terminal.factor(finding["speedup"], finding["expected"])
-
-
-def cost(finding: FindingJson) -> str | None:
-    """Return what the lost time costs, as text."""
-    return terminal.cost(finding)
 
 
 def ranges(findings: Sequence[FindingJson]) -> list[Range]:
@@ -158,23 +122,6 @@ def ranges(findings: Sequence[FindingJson]) -> list[Range]:
             colour = theme.SEVERITIES.get(each["severity"], theme.GREY)
             found.append(Range(each["title"], low, high, colour))
     return found
-
-
-def evidence(finding: FindingJson) -> list[Evidence]:
-    """Return the evidence, each piece with its source and age."""
-    return [
-        Evidence(e["name"], amount(e["value"], e["unit"]), terminal.source(e))
-        for e in finding["evidence"]
-    ]
-
-
-def remedies(finding: FindingJson) -> list[Remedy]:
-    """Return the fixes for this job's frameworks."""
-    names = {str(name): words for name, words in FRAMEWORKS.items()}
-    return [
-        Remedy(names.get(name, name), fix["text"], fix["code"])
-        for name, fix in finding["fixes"].items()
-    ]
 
 
 def documents(finding: FindingJson) -> list[tuple[str, str]]:

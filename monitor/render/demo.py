@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final, TextIO
 
 from rich.console import Console, Group, RenderableType
@@ -30,6 +30,7 @@ from whyidle.monitor.render.budget import (
 )
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
+from whyidle.monitor.render.finding_text import short
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH
 from whyidle.monitor.render.trace import fitted
@@ -111,8 +112,7 @@ def _found(outcome: Outcome, width: int) -> Iterator[Text]:
         line.append(f"{printable(each['title'])}  [{each['rule']}]")
         yield line
         for place in each["where"][:1]:
-            file = PurePath(place["file"]).name
-            yield from _wrapped(f"at {file}:{place['line']} in {place['function']}", width, 9)
+            yield from _wrapped(f"at {short(place)} in {place['function']}", width, 9)
         for fix in each["fixes"].values():
             yield from _wrapped(f"Fix: {fix['text']}", width, 9)
     for rule in outcome.pair.faults:

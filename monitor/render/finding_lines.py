@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Final
 
 from rich.text import Text
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.finding_text import short
 from whyidle.monitor.runs.summary import RunSummary
 
 MOST: Final = 3
@@ -36,8 +36,7 @@ def one(finding: FindingJson) -> str:
     """Return a finding as the expected gain, the fault, and the line of code."""
     expected = finding["expected"]
     gain = "" if expected is None else f"~{expected:.2f}x  "
-    place = next(iter(finding["where"]), None)
-    where = "" if place is None else f"  {PurePath(place['file']).name}:{place['line']}"
+    where = "".join(f"  {short(place)}" for place in finding["where"][:1])
     return printable(f"{gain}{finding['title']}{where}")
 
 

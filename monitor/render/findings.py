@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from whyidle.monitor.core.contracts.diagnosis import (
-    CalledPlaceJson,
     ComputeJson,
     DiagnosisJson,
-    EvidenceJson,
     FindingJson,
     HostJson,
     NotCheckedJson,
     OverheadJson,
 )
 from whyidle.monitor.core.contracts.ranks import SeenRanksJson
-from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Framework
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.diagnosis.diagnose import Diagnosis
+from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.budget import NARROWEST, bar, legend
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
-from whyidle.monitor.render.numbers import amount, money, show
+from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import fitted
 from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.cores import FULL, RUNNERS, Runner
@@ -42,9 +39,6 @@ MOST_ROWS: Final = 5
 LEAST_ROW: Final = 0.05
 # Of cores: less is drawn as nothing.
 LEAST_CORES: Final = 0.05
-MOST_CALLERS: Final = 3
-# A range whose ends are further apart than this is called uncertain.
-WIDE: Final = 3.0
 # Of ranks as many lines, the latest first; of what each is at as many words.
 MOST_RANKS: Final = 8
 MOST_CLASSES: Final = 3
@@ -97,7 +91,7 @@ def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
     shares: dict[tuple[str, str], float] = {}
     for row in host["rows"]:
         at = row["chain"][0] if row["chain"] else None
-        name = f"{Path(at['file']).name}:{at['line']} in {at['function']}" if at else NO_CODE
+        name = f"{finding_text.short(at)} in {at['function']}" if at else NO_CODE
         key = name, HOST_LOOKS[HostClass(row["class"])].words
         shares[key] = shares.get(key, 0.0) + row["share"]
     most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_ROWS]
@@ -185,99 +179,26 @@ def _ranks(ranks: SeenRanksJson | None, width: int) -> Iterator[Text]:
 
 
 def _finding(finding: FindingJson, width: int) -> Iterator[Text]:
-    severity = finding["severity"]
-    head = Text(f"{severity.upper():<7}", style=STYLES[severity])
-    head.append(printable(finding["title"]), style="bold")
-    kind = finding.get("confidence", Confidence.MEASURED)
-    unsure = "" if kind == Confidence.MEASURED else f" {kind}"
-    head.append(f"  [{finding['rule']}]{unsure}", style="dim")
+    said = finding_text.of(finding)
+    head = Text(f"{said.severity.upper():<7}", style=STYLES[said.severity])
+    head.append(said.title, style="bold")
+    head.append(f"  [{said.rule}]{said.unsure and f' {said.unsure}'}", style="dim")
     yield head
-    if (back := gain(finding)) is not None:
-        yield _line(back, width)
-    for e in finding["evidence"]:
-        yield _line(f"{e['name']}: {amount(e['value'], e['unit'])}  ({source(e)})", width)
-    for place in finding["where"]:
-        share = "" if place["share"] is None else f"  {place['share']:.0%}"
-        line = f":{place['line']}" if place["line"] else ""
-        yield _line(f"at {place['file']}{line} in {place['function']}{share}", width)
-        if place is finding["where"][0] and (callers := called_by(place)):
-            yield _line(callers, width)
-    for name, fix in finding["fixes"].items():
-        yield _line(f"{FRAMEWORKS[_framework(name)]}: {fix['text']}", width)
-        for code in fix["code"].splitlines():
+    if said.gain is not None:
+        yield _line(said.gain, width)
+    for e in said.evidence:
+        yield _line(f"{e.name}: {e.value}  ({e.aged})", width)
+    for place in said.places:
+        yield _line(f"at {place.words}", width)
+        if place is said.places[0] and said.callers:
+            yield _line(said.callers, width)
+    for remedy in said.remedies:
+        yield _line(f"{remedy.framework}: {remedy.text}", width)
+        for code in remedy.code.splitlines():
             yield Text(f"{_INDENT * 3}{code}", style="cyan")
-    yield _line(
-        f"Documents: {', '.join(finding['documents'])}.  More: monitor rules {finding['rule']}",
-        width,
-    )
-    if finding["also_seen"]:
-        yield _line(f"Also seen: {', '.join(finding['also_seen'])}.", width)
-
-
-def called_by(place: CalledPlaceJson) -> str:
-    """Say who called a line, from the innermost out; empty where that was not seen."""
-    # A run of an earlier program has none.
-    lines = place.get("chain", [])
-    chain = [f"{p['function']} at {Path(p['file']).name}:{p['line']}" for p in lines]
-    return f"called by {', '.join(chain[:MOST_CALLERS])}" if chain else ""
-
-
-def _framework(name: str) -> Framework:
-    return next(each for each in FRAMEWORKS if each == name)
-
-
-_FASTER: Final = {
-    "steps": "a step gets",
-    "samples": "samples come",
-    "time": "the job gets",
-}
-
-
-def gain(finding: FindingJson) -> str | None:
-    """Say what the fix gains; ``None`` if the lost time is unknown."""
-    if not finding["lost_share"]:
-        return None
-    low, high = finding["lost_share"]
-    text = f"Costs {_between(f'{low:.0%}', f'{high:.0%}')} of the time"
-    if finding["speedup"]:
-        what = _FASTER[finding["paced_by"]]
-        text = f"{text}; {what} {factor(finding['speedup'], finding['expected'])}"
-    text, lost = f"{text}.", cost(finding)
-    return text if lost is None else f"{text} At the power drawn now that is {lost}."
-
-
-def factor(speedup: Sequence[float] | None, expected: float | None) -> str:
-    """Say how much faster it is expected to be, with the range; empty where there is none."""
-    if speedup is None or expected is None:
-        return ""
-    slow, fast = speedup
-    between = _between(f"{slow:.2f}x", f"{fast:.2f}x")
-    if " " not in between:
-        return f"{between} faster"
-    unsure = "uncertain: " if fast > WIDE * slow else ""
-    return f"about {expected:.2f}x faster ({unsure}{between})"
-
-
-def _between(low: str, high: str) -> str:
-    """Write a range; ends that read the same are one number."""
-    return low if low == high else f"{low} to {high}"
-
-
-def cost(finding: FindingJson) -> str | None:
-    """Say what the lost time costs in energy and money; ``None``: neither is known."""
-    energy = finding["energy"]
-    watts, joules = energy["watts_lost"], energy["joules_per_step"]
-    # Recordings of before have no prices.
-    hourly, each = energy.get("money_per_hour"), energy.get("money_per_step")
-    is_idle = (finding["slice"] or "").startswith("idle_")
-    parts = [] if watts is None else [f"{'up to ' * is_idle}{watts:.0f} W"]
-    if joules is not None:
-        parts.append(f"{show(joules, 'joules')} a step")
-    if hourly is not None:
-        parts.append(f"{money(hourly, energy['currency'])} an hour")
-    if each is not None:
-        parts.append(f"{money(each, energy['currency'])} a step")
-    return ", ".join(parts) or None
+    yield _line(f"Documents: {', '.join(said.documents)}.  More: {said.more}", width)
+    if said.also_seen:
+        yield _line(f"Also seen: {', '.join(said.also_seen)}.", width)
 
 
 def overhead(cost: OverheadJson) -> str | None:
@@ -294,20 +215,6 @@ def overhead(cost: OverheadJson) -> str | None:
     if cost["profiler_share"] is not None:
         parts.append(f"{cost['profiler_share']:.1%} of the trace's own time")
     return f"Watching cost {', '.join(parts)}." if parts else None
-
-
-def source(evidence: EvidenceJson) -> str:
-    """Say where a number comes from, and how old it is."""
-    age = evidence["age_s"]
-    old = "" if age is None or age < 1 else f", {amount(age, 's')} ago"
-    return f"{origin(evidence)}{old}"
-
-
-def origin(evidence: EvidenceJson) -> str:
-    """Say where a number comes from; what is kept is read when its age is another."""
-    window = evidence["window_s"]
-    over = "" if window is None else f", over {amount(window, 's')}"
-    return f"{evidence['source']}{over}"
 
 
 def _line(text: str, width: int) -> Text:

@@ -14,7 +14,7 @@ from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.render.budget import clock
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import one
-from whyidle.monitor.render.said import framework
+from whyidle.monitor.render.finding_text import framework
 from whyidle.monitor.render.verdict import change, verdict
 
 WIDTH: Final = 100

@@ -11,7 +11,7 @@ from typing import Final
 from whyidle.monitor.core.contracts.comparison import GateJson
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.core.errors import Problem
-from whyidle.monitor.render import gate, places, said
+from whyidle.monitor.render import finding_text, gate, places
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.places import Repository
 
@@ -68,8 +68,9 @@ def _speed(answer: GateJson) -> str:
 
 def _finding(finding: FindingJson, answer: DiagnosisJson, repository: Repository) -> str:
     where = dict(_where(finding, answer, repository))
-    title = f"{finding['title']} [{finding['rule']}]"
-    return _command(LEVELS[finding["severity"]], where, title, said.lines(finding, repository))
+    said = finding_text.of(finding, repository.shown)
+    title = f"{said.title} [{said.rule}]"
+    return _command(LEVELS[finding["severity"]], where, title, said.sentences())
 
 
 def _command(level: str, where: Mapping[str, str], title: str, text: Iterable[str]) -> str:

@@ -11,11 +11,10 @@ from typing import Final
 
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.core.slices import LOOKS
-from whyidle.monitor.render import said
+from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.budget import clock, in_order, share
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.findings import by_need, called_by, gain, origin, overhead, verdict
-from whyidle.monitor.render.numbers import amount
+from whyidle.monitor.render.findings import by_need, overhead, verdict
 from whyidle.monitor.render.places import Repository
 
 _MARKS: Final = {"high": "🔴", "medium": "🟠", "low": "🔵", "info": "⚪"}
@@ -66,32 +65,23 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 
 
 def _finding(finding: FindingJson, repository: Repository) -> Iterator[str]:
-    severity = finding["severity"]
-    head = f"{_MARKS[severity]} <b>{severity.upper()}</b> {plain(finding['title'])}"
-    place = next(iter(finding["where"]), None)
-    if place is not None:
-        head += f" at {code(_place(place['file'], place['line'], repository))}"
-    yield f"<details><summary>{head} {code(finding['rule'])}</summary>\n"
-    if (back := gain(finding)) is not None:
-        yield f"{plain(back)}\n"
-    for e in finding["evidence"]:
-        value = plain(amount(e["value"], e["unit"]))
-        yield f"- {plain(e['name'])}: **{value}** ({plain(origin(e))})"
-    for at in finding["where"]:
-        much = "" if at["share"] is None else f", {at['share']:.0%}"
-        where = code(_place(at["file"], at["line"], repository))
-        yield f"- at {where} in {code(at['function'])}{much}"
-        if at is place and (callers := called_by(at)):
-            yield f"  - {code(callers)}"
-    for name, fix in finding["fixes"].items():
-        yield f"\n**{said.framework(name)}**: {plain(fix['text'])}"
-        if fix["code"]:
-            yield from fenced(fix["code"])
-    yield f"\nMore: {code('monitor rules ' + finding['rule'])}\n\n</details>\n"
-
-
-def _place(file: str, line: int, repository: Repository) -> str:
-    return f"{repository.shown(file)}{f':{line}' if line else ''}"
+    said = finding_text.of(finding, repository.shown)
+    at = f" at {code(said.places[0].at)}" if said.places else ""
+    head = f"{_MARKS[said.severity]} <b>{said.severity.upper()}</b> {plain(said.title)}{at}"
+    yield f"<details><summary>{head} {code(said.rule)}</summary>\n"
+    if said.gain is not None:
+        yield f"{plain(said.gain)}\n"
+    for e in said.evidence:
+        yield f"- {plain(e.name)}: **{plain(e.value)}** ({plain(e.origin)})"
+    for place in said.places:
+        yield f"- at {code(place.at)} in {code(place.function)}{place.share and f', {place.share}'}"
+        if place is said.places[0] and said.callers:
+            yield f"  - {code(said.callers)}"
+    for remedy in said.remedies:
+        yield f"\n**{remedy.framework}**: {plain(remedy.text)}"
+        if remedy.code:
+            yield from fenced(remedy.code)
+    yield f"\nMore: {code(said.more)}\n\n</details>\n"
 
 
 def _not_checked(answer: DiagnosisJson) -> Iterator[str]:

@@ -8,7 +8,7 @@ import click
 
 from whyidle.monitor.core.contracts.fix import FixJson, PatchJson, RefusedJson, VerifiedJson
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.findings import factor
+from whyidle.monitor.render.finding_text import factor
 
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 

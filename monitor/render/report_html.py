@@ -11,22 +11,18 @@ from typing import Final
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import LOOKS
-from whyidle.monitor.render import numbers, said
+from whyidle.monitor.render import finding_text, numbers
 from whyidle.monitor.render.budget import clock, in_order, share
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.findings import (
     by_need,
-    called_by,
     code_lines,
-    gain,
-    origin,
     overhead,
     phases,
     verdict,
     who_worked,
     without_work,
 )
-from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.report import Excerpt, Report
 from whyidle.monitor.render.report_style import ROW, SCRIPT, STYLE
 from whyidle.monitor.signals.code_boxes import Box, boxes
@@ -127,36 +123,30 @@ def _account(report: Report) -> Iterator[str]:
 
 
 def _finding(finding: FindingJson, report: Report) -> Iterator[str]:
-    severity, rule = finding["severity"], text(finding["rule"])
-    yield f'<section class="card" style="--side:{_SIDES[severity]}" data-rule="{rule}"'
-    yield f' data-severity="{text(severity)}"><h3><span class="tag">{severity.upper()}</span>'
-    yield f"{text(finding['title'])} <code class=soft>{rule}</code></h3>"
-    if (back := gain(finding)) is not None:
-        yield f"<p>{text(back)}</p>"
+    said = finding_text.of(finding, report.path)
+    severity, rule = text(said.severity), text(said.rule)
+    yield f'<section class="card" style="--side:{_SIDES[said.severity]}" data-rule="{rule}"'
+    yield f' data-severity="{severity}"><h3><span class="tag">{severity.upper()}</span>'
+    yield f"{text(said.title)} <code class=soft>{rule}</code></h3>"
+    if said.gain is not None:
+        yield f"<p>{text(said.gain)}</p>"
     yield "<ul>"
-    for e in finding["evidence"]:
-        value = text(amount(e["value"], e["unit"]))
-        where = text(origin(e))
-        yield f'<li>{text(e["name"])}: <b>{value}</b> <span class="soft">({where})</span></li>'
+    for e in said.evidence:
+        value, where = f"<b>{text(e.value)}</b>", f'<span class="soft">({text(e.origin)})</span>'
+        yield f"<li>{text(e.name)}: {value} {where}</li>"
     yield "</ul>"
-    yield from _places(finding, report)
-    for name, fix in finding["fixes"].items():
-        yield f"<p><b>{text(said.framework(name))}</b>: {text(fix['text'])}</p>"
-        if fix["code"]:
-            yield f"<pre>{_lines(fix['code'].splitlines())}</pre>"
-    yield f'<p class="soft">More: <code>monitor rules {text(finding["rule"])}</code></p></section>'
-
-
-def _places(finding: FindingJson, report: Report) -> Iterator[str]:
-    for place in finding["where"]:
-        much = "" if place["share"] is None else f", {place['share']:.0%}"
-        line = f":{place['line']}" if place["line"] else ""
-        name = _mono(f"{report.path(place['file'])}{line}")
-        yield f"<p>at {name} in {_mono(place['function'])}{much}</p>"
-        if place is finding["where"][0] and (callers := called_by(place)):
-            yield f'<p class="soft">{text(callers)}</p>'
-        if (code := report.code.get((place["file"], place["line"]))) is not None:
+    for place in said.places:
+        much = place.share and f", {place.share}"
+        yield f"<p>at {_mono(place.at)} in {_mono(place.function)}{much}</p>"
+        if place is said.places[0] and said.callers:
+            yield f'<p class="soft">{text(said.callers)}</p>'
+        if (code := report.code.get((place.json["file"], place.json["line"]))) is not None:
             yield _excerpt(code)
+    for remedy in said.remedies:
+        yield f"<p><b>{text(remedy.framework)}</b>: {text(remedy.text)}</p>"
+        if remedy.code:
+            yield f"<pre>{_lines(remedy.code.splitlines())}</pre>"
+    yield f'<p class="soft">More: <code>{text(said.more)}</code></p></section>'
 
 
 def _excerpt(code: Excerpt) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from whyidle.monitor import rules
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson, PlaceJson
 from whyidle.monitor.core.contracts.trace import JsonObject
-from whyidle.monitor.render import places, said
+from whyidle.monitor.render import finding_text, places
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.rules import Rule
@@ -91,7 +91,7 @@ def _rule(rule: Rule) -> JsonObject:
 def _help(rule: Rule) -> Iterator[str]:
     yield rule.page
     for name, fix in rule.fixes.items():
-        yield f"\n**{said.framework(name)}**: {fix.text}"
+        yield f"\n**{finding_text.framework(name)}**: {fix.text}"
         if fix.code:
             yield f"\n```python\n{fix.code}\n```"
 
@@ -101,7 +101,8 @@ def _result(
 ) -> JsonObject:
     place, is_own = places.of(finding, answer)
     others = [*finding["where"][1:], *(c for w in finding["where"][:1] for c in w.get("chain", ()))]
-    text = [f"{printable(finding['title'])}.", *said.lines(finding, repository)]
+    said = finding_text.of(finding, repository.shown)
+    text = [f"{said.title}.", *said.sentences()]
     uri = _artifact(place, answer, repository)
     return {
         "ruleId": finding["rule"],

@@ -22,10 +22,11 @@ from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.diagnosis.diagnose import MOSTLY_UNKNOWN
-from whyidle.monitor.render import trying
+from whyidle.monitor.render import finding_text, trying
 from whyidle.monitor.render.budget import in_order
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.findings import by_need, cost, gain, overhead, verdict, without_work
+from whyidle.monitor.render.finding_text import cost, gain
+from whyidle.monitor.render.findings import by_need, overhead, verdict, without_work
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.places import Repository, homeless
 from whyidle.monitor.store import Run
@@ -116,9 +117,8 @@ def _finding(finding: FindingJson, repository: Repository) -> JsonObject:
 
 
 def _at(place: PlaceJson, repository: Repository) -> str:
-    share = "" if place["share"] is None else f" ({place['share']:.0%})"
-    file, line = repository.shown(place["file"]), place["line"]
-    return text(f"{file}{f':{line}' if line else ''} in {place['function']}{share}")
+    said = finding_text.place(place, repository.shown)
+    return text(f"{said.at} in {said.function}{said.share and f' ({said.share})'}")
 
 
 def evidence(finding: FindingJson, repository: Repository) -> JsonObject:

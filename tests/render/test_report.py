@@ -19,7 +19,7 @@ from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render import github, report_html, report_markdown, sarif
-from whyidle.monitor.render.findings import gain
+from whyidle.monitor.render.finding_text import gain
 from whyidle.monitor.render.places import homeless
 from whyidle.monitor.render.report import Report, excerpt
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples

@@ -12,6 +12,7 @@ from whyidle.monitor import rules
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
+from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.rules import DOCUMENTS
 from whyidle.monitor.signals.window import Window
@@ -47,10 +48,11 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
     said = [page.verdict, *findings.caveats(page.answer), *findings.while_it_computes(page.answer)]
     for each in page.answer["findings"]:
         said += [each["title"], *each["documents"], *each["also_seen"]]
-        said += [f"{e.name}: {e.value} ({e.source})" for e in findings.evidence(each)]
-        said += [f"{r.framework}: {r.text}" for r in findings.remedies(each)]
+        words = finding_text.of(each)
+        said += [f"{e.name}: {e.value} ({e.aged})" for e in words.evidence]
+        said += [f"{r.framework}: {r.text}" for r in words.remedies]
         said += [place.words for place in page.places[each["rule"]]]
-        said += [gain] if (gain := findings.gain(each)) else []
+        said += [gain] if (gain := words.gain) else []
     assert [text for text in said if flat(text) not in terminal] == []
 
 

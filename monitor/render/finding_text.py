@@ -1,0 +1,201 @@
+"""A finding in words, made once from its JSON: each screen, page and format is a template of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from whyidle.monitor.core.contracts.diagnosis import EvidenceJson, FindingJson, PlaceJson
+from whyidle.monitor.core.finding import FRAMEWORKS, Confidence
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.numbers import amount, money, show
+
+MOST_CALLERS: Final = 3
+# A range whose ends are further apart than this is called uncertain.
+WIDE: Final = 3.0
+_FASTER: Final = {
+    "steps": "a step gets",
+    "samples": "samples come",
+    "time": "the job gets",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceText:
+    """A measured number: its name, its value, and where it comes from; ``aged``: and how old."""
+
+    name: str
+    value: str
+    origin: str
+    aged: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceText:
+    """A line of the user's: where it is, in which function, and its share of the time."""
+
+    json: PlaceJson
+    at: str
+    function: str
+    share: str
+
+    @property
+    def words(self) -> str:
+        """All of it."""
+        return f"{self.at} in {self.function}{self.share and f', {self.share}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to change, for one framework."""
+
+    framework: str
+    text: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingText:
+    """One finding, said."""
+
+    rule: str
+    severity: str
+    title: str
+    # How it is known, where it was not measured.
+    unsure: str
+    # What the fix gives back; ``None``: the lost time is not known.
+    gain: str | None
+    factor: str
+    evidence: tuple[EvidenceText, ...]
+    places: tuple[PlaceText, ...]
+    # Who called the first of them; empty where that was not seen.
+    callers: str
+    remedies: tuple[Remedy, ...]
+    documents: tuple[str, ...]
+    also_seen: tuple[str, ...]
+
+    @property
+    def more(self) -> str:
+        """What to type for the rest."""
+        return f"monitor rules {self.rule}"
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what was found, on what grounds, and what to change, for code hosts."""
+        if self.gain is not None:
+            yield self.gain
+        yield from (f"{e.name}: {e.value} ({e.origin})" for e in self.evidence)
+        for place in self.places:
+            yield f"at {place.words}"
+            if place is self.places[0] and self.callers:
+                yield self.callers
+        for remedy in self.remedies:
+            yield f"{remedy.framework}: {remedy.text}"
+            yield from remedy.code.splitlines()
+        yield f"More: {self.more}"
+
+
+def of(finding: FindingJson, shown: Callable[[str], str] = str) -> FindingText:
+    """Put a finding in words; ``shown`` writes a path as its reader knows it."""
+    kind = finding.get("confidence", Confidence.MEASURED)
+    where = finding["where"]
+    return FindingText(
+        rule=finding["rule"],
+        severity=finding["severity"],
+        title=printable(finding["title"]),
+        unsure="" if kind == Confidence.MEASURED else str(kind),
+        gain=gain(finding),
+        factor=factor(finding["speedup"], finding["expected"]),
+        evidence=tuple(map(_evidence, finding["evidence"])),
+        places=tuple(place(each, shown) for each in where),
+        # A run of an earlier program has none.
+        callers=called_by(where[0].get("chain", [])) if where else "",
+        remedies=tuple(
+            Remedy(framework(name), printable(fix["text"]), fix["code"])
+            for name, fix in finding["fixes"].items()
+        ),
+        documents=tuple(finding["documents"]),
+        also_seen=tuple(finding["also_seen"]),
+    )
+
+
+def _evidence(evidence: EvidenceJson) -> EvidenceText:
+    """Say where a number comes from; what is kept is read when its age is another."""
+    window, age = evidence["window_s"], evidence["age_s"]
+    over = "" if window is None else f", over {amount(window, 's')}"
+    origin = printable(f"{evidence['source']}{over}")
+    old = "" if age is None or age < 1 else f", {amount(age, 's')} ago"
+    value = printable(amount(evidence["value"], evidence["unit"]))
+    return EvidenceText(printable(evidence["name"]), value, origin, f"{origin}{old}")
+
+
+def place(said: PlaceJson, shown: Callable[[str], str] = str) -> PlaceText:
+    """Put a line in words; of some faults only the file is known."""
+    line = f":{said['line']}" if said["line"] else ""
+    share = "" if said["share"] is None else f"{said['share']:.0%}"
+    at = printable(f"{shown(said['file'])}{line}")
+    return PlaceText(said, at, printable(said["function"]), share)
+
+
+def short(said: PlaceJson) -> str:
+    """Return a line by the name of its file, for places with little room."""
+    return place(said, lambda file: Path(file).name).at
+
+
+def called_by(lines: Sequence[PlaceJson]) -> str:
+    """Say who called a line, from the innermost out; empty where that was not seen."""
+    chain = [f"{p['function']} at {short(p)}" for p in lines]
+    return printable(f"called by {', '.join(chain[:MOST_CALLERS])}") if chain else ""
+
+
+def framework(name: str) -> str:
+    """Return how a framework writes its own name."""
+    return next((words for each, words in FRAMEWORKS.items() if each == name), name)
+
+
+def gain(finding: FindingJson) -> str | None:
+    """Say what the fix gains; ``None`` if the lost time is unknown."""
+    if not finding["lost_share"]:
+        return None
+    low, high = finding["lost_share"]
+    text = f"Costs {_between(f'{low:.0%}', f'{high:.0%}')} of the time"
+    if finding["speedup"]:
+        what = _FASTER[finding["paced_by"]]
+        text = f"{text}; {what} {factor(finding['speedup'], finding['expected'])}"
+    text, lost = f"{text}.", cost(finding)
+    return text if lost is None else f"{text} At the power drawn now that is {lost}."
+
+
+def factor(speedup: Sequence[float] | None, expected: float | None) -> str:
+    """Say how much faster it is expected to be, with the range; empty where there is none."""
+    if speedup is None or expected is None:
+        return ""
+    slow, fast = speedup
+    between = _between(f"{slow:.2f}x", f"{fast:.2f}x")
+    if " " not in between:
+        return f"{between} faster"
+    unsure = "uncertain: " if fast > WIDE * slow else ""
+    return f"about {expected:.2f}x faster ({unsure}{between})"
+
+
+def _between(low: str, high: str) -> str:
+    """Write a range; ends that read the same are one number."""
+    return low if low == high else f"{low} to {high}"
+
+
+def cost(finding: FindingJson) -> str | None:
+    """Say what the lost time costs in energy and money; ``None``: neither is known."""
+    energy = finding["energy"]
+    watts, joules = energy["watts_lost"], energy["joules_per_step"]
+    # Recordings of before have no prices.
+    hourly, each = energy.get("money_per_hour"), energy.get("money_per_step")
+    is_idle = (finding["slice"] or "").startswith("idle_")
+    parts = [] if watts is None else [f"{'up to ' * is_idle}{watts:.0f} W"]
+    if joules is not None:
+        parts.append(f"{show(joules, 'joules')} a step")
+    if hourly is not None:
+        parts.append(f"{money(hourly, energy['currency'])} an hour")
+    if each is not None:
+        parts.append(f"{money(each, energy['currency'])} a step")
+    return ", ".join(parts) or None
