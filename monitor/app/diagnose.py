@@ -25,9 +25,10 @@ def run(
     if as_json and written not in {None, "json"}:
         raise UsageProblem("--json is one format, and --format names another.", "Give one of them.")
     found = diagnose.diagnose(windows.of(target, seconds))
+    answer = diagnose.as_json(found)
     if written is None and not as_json:
-        click.echo(screen(found), color=True)
-    elif text := _written(diagnose.as_json(found), written or "json"):
+        click.echo(screen(answer), color=True)
+    elif text := _written(answer, written or "json"):
         click.echo(text)
     if any(each.rule.id == "job_stands_still" for each in found.findings):
         debug_servers.offer(found.window)

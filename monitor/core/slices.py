@@ -69,3 +69,5 @@ LOOKS: Final[dict[Slice, Look]] = {
     ),
     Slice.IDLE_UNKNOWN: Look("idle: unknown", "nothing recorded says why", "#999999", "·"),
 }
+# How a warning of a trace begins that what was seen beside it answers.
+UNEXPLAINED: Final = "Nothing recorded explains"

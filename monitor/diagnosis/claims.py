@@ -38,8 +38,11 @@ class Row:
     @property
     def at(self) -> frozenset[At]:
         """All lines that it lies under."""
-        lines = () if self.host is None else (*self.host.frames, self.host.begins)
-        return frozenset((line.file, line.line) for line in lines if line)
+        return frozenset() if self.host is None else _lines(self.host)
+
+
+def _lines(host: HostRow) -> frozenset[At]:
+    return frozenset((line.file, line.line) for line in (*host.frames, host.begins) if line)
 
 
 def account(window: Window) -> tuple[Row, ...]:

@@ -140,14 +140,15 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
         for name, verdict in verdicts.items()
         if isinstance(verdict, Found) and verdict.is_worth_a_line
     ]
+    rows = account(window)
     judged = Diagnosis(
         window,
-        tuple(arbitrated(found, account(window))),
+        tuple(arbitrated(found, rows)),
         tuple((name, v) for name, v in verdicts.items() if isinstance(v, NotChecked)),
         failed,
         contradictions,
     )
-    said = headline(window, judged.findings, is_known=judged.is_known)
+    said = headline(window, rows, judged.findings, is_known=judged.is_known)
     return replace(judged, findings=led(judged.findings, said.finding), headline=said)
 
 
@@ -334,10 +335,8 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
 
 def _place_json(host: HostAccount | None, place: Place) -> CalledPlaceJson:
     callers = () if host is None else host.callers(place.file, place.line)
-    return {
-        "file": place.file, "line": place.line, "function": place.function, "share": place.share,
-        "chain": [_line_json(line) for line in callers],
-    }  # fmt: skip
+    chain = [_line_json(line) for line in callers]
+    return {**_line_json(place, place.share), "chain": chain}
 
 
 def _line_json(line: CodeLine | Place, share: float | None = None) -> PlaceJson:

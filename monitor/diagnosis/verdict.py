@@ -12,7 +12,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import LEAST_LOST, Knows, Place, Severity
 from whyidle.monitor.core.slices import LOOKS, Slice
-from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about, account
+from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
 from whyidle.monitor.diagnosis.ranking import LOUD, Finding
 from whyidle.monitor.rules import Kind
 from whyidle.monitor.signals.account import by_line
@@ -85,13 +85,14 @@ class _Part:
         return "No known cause" if is_idle else "No known fix"
 
 
-def headline(window: Window, findings: Sequence[Finding], *, is_known: bool) -> Headline:
+def headline(
+    window: Window, rows: Sequence[Row], findings: Sequence[Finding], *, is_known: bool
+) -> Headline:
     """Return the verdict over a window, whose findings are in order."""
     for each in findings:
         # What its cause stands before ends with that.
         if each.is_risk and each.behind is None and _is_loud(each):
             return Headline(f"{_title(each)}.", None, each.found.where, each)
-    rows = account(window)
     known = [(part, _covering(part, rows, findings)) for part in _parts(window, rows)]
     # Where most of the time is unknown, the largest part may be another.
     parts = [(part.share, part, by) for part, by in known if by is not None or is_known]

@@ -164,7 +164,7 @@ def _largest(budget: AccountJson, part: Slice) -> str:
     if not details:
         return ""
     label, ns = max(details.items(), key=lambda pair: pair[1])
-    much = "" if len(details) == 1 else f"{share(ns, sum(details.values()))} "
+    much = "" if len(details) == 1 else f"{share(ns, sum(budget['slices'].values()))} "
     return printable(f"{much}{label}")
 
 

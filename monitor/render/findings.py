@@ -19,9 +19,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
 )
 from whyidle.monitor.core.contracts.ranks import SeenRanksJson
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
-from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.device_activity import NO_PIPES
-from whyidle.monitor.diagnosis.diagnose import Diagnosis
 from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.budget import NARROWEST, bar, legend
 from whyidle.monitor.render.escape import printable
@@ -45,15 +43,14 @@ MOST_CLASSES: Final = 3
 NO_CODE: Final = "none of your code"
 
 
-def screen(diagnosis: Diagnosis, *, console: Console | None = None) -> str:
+def screen(answer: DiagnosisJson, *, console: Console | None = None) -> str:
     """Return the page as text for this terminal."""
     console = console or Console(highlight=False)
-    return fitted(console, page(diagnosis, max(console.width, NARROWEST)))
+    return fitted(console, page(answer, max(console.width, NARROWEST)))
 
 
-def page(diagnosis: Diagnosis, width: int) -> Group:
+def page(answer: DiagnosisJson, width: int) -> Group:
     """Return the parts of the page, separated by empty lines."""
-    answer = diagnose.as_json(diagnosis)
     parts: list[RenderableType] = [
         Text(f"{printable(answer['target'])}: {verdict(answer)}", style="bold")
     ]

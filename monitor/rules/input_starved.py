@@ -88,7 +88,7 @@ from whyidle.monitor.signals.own_waits import others_run, trains
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS
-from whyidle.monitor.signals.user_lines import asking, fetches, of_slice, own, seen
+from whyidle.monitor.signals.user_lines import asking, fetches, of_main, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
 # Below this the loader is not worth a person's time; "low" in the contract.
@@ -238,7 +238,7 @@ def _explained(window: Window, found: Found, cause: Cause, waits: Measure | None
         gain=gain,
         evidence=found.evidence + cause.evidence,
         confidence=Confidence.INFERRED,
-        where=cause.where or found.where,
+        where=of_main(window.job, cause.where) or found.where,
         severity=severity,
         # What takes the cores from the step costs in another way than what is waited for.
         title=found.title if found.title == COMPETES else cause.title,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.code.source import (
@@ -63,6 +64,12 @@ def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
     places = tuple(places)
     wanted = {(place.file, place.line) for place in places}
     return seen(job, lambda line: (line.file, line.line) in wanted) or own(places)
+
+
+def of_main(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
+    """Return places with their shares of the main thread's time; none where it never was."""
+    main = {(line.file, line.line): line.share for line in job.lines}
+    return tuple(replace(place, share=main.get((place.file, place.line))) for place in places)
 
 
 def asking(job: Recorded, pattern: re.Pattern[str], most: int | None = MOST) -> tuple[Place, ...]:

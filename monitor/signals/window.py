@@ -17,7 +17,7 @@ from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.slices import UNEXPLAINED, Slice
 from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, WHOLE, Running
 from whyidle.monitor.signals.account import HostAccount, account_of
@@ -125,6 +125,9 @@ class Window:
     def warnings(self) -> list[str]:
         """What a reader must know of the trace that everything rests on, and of its idle time."""
         said = [] if self.trace is None else list(self.trace.answer.get("warnings", ()))
+        if self._blended is not None:
+            # What is seen beside the trace explains what nothing in it did.
+            said = [text for text in said if not text.startswith(UNEXPLAINED)]
         return said if self._believed is None else [*said, *self._believed.warnings]
 
     @cached_property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.slices import UNEXPLAINED, Slice
 from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.names import LAUNCH
@@ -110,7 +110,7 @@ def _of_causes(analysis: Analysis, seen: AllDevices, stacks: str) -> Iterator[st
         )
     elif seen.idle > MUCH and unknown > MOSTLY * seen.idle:
         yield (
-            f"Nothing recorded explains {unknown / seen.idle:.0%} of the idle time."
+            f"{UNEXPLAINED} {unknown / seen.idle:.0%} of the idle time."
             f" {'' if _has_frames(analysis) else stacks}".rstrip()
         )
     if _dispatched_ahead(analysis, seen):

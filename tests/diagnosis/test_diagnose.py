@@ -259,14 +259,14 @@ def test_a_rule_that_fails_costs_no_other(known: dict[str, Rule]) -> None:
     found = diagnose(window())
     assert names(found) == ["sound"]
     assert "a defect" in found.failed["broken"]
-    assert "broken failed" in screen(found)
+    assert "broken failed" in screen(as_json(found))
 
 
 def test_a_rule_that_cannot_be_loaded_costs_no_other(broken_rule: str) -> None:
     found = diagnose(window(means={JOB_STEPS: 10.0, JOB_STEP_P50: 0.1, JOB_LOADER_WAIT: 0.5}))
     assert "input_starved" in names(found)
     assert "no_such_module" in found.failed[broken_rule]
-    assert f"{broken_rule} failed" in screen(found)
+    assert f"{broken_rule} failed" in screen(as_json(found))
 
 
 def test_nothing_found_says_nothing_where_most_of_the_time_is_unknown(
@@ -326,7 +326,7 @@ def test_lost_time_has_its_price_where_one_is_set(
     assert finding["energy"]["money_per_hour"] == pytest.approx(0.2 + 3.0)
     assert finding["energy"]["money_per_step"] == pytest.approx(3.2 / 36_000)
     assert "up to 400 W, 40 J a step, 3.20 EUR an hour, 8.9e-05 EUR a step" in " ".join(
-        screen(diagnose(job)).split()
+        screen(as_json(diagnose(job))).split()
     )
 
 
@@ -349,7 +349,7 @@ def test_each_answer_says_what_watching_cost(known: dict[str, Rule]) -> None:
     assert cost["traces_held_s"] == pytest.approx(0.05)
     assert set(cost["unknown"]) == {"monitor_rss_bytes", "profiler_share"}
     said = "Watching cost 0.4% of a core in the job, 1.1% of a core beside it, a stop of 1.5 ms to"
-    assert f"{said} enter, 50.0 ms for 2 traces." in " ".join(screen(found).split())
+    assert f"{said} enter, 50.0 ms for 2 traces." in " ".join(screen(as_json(found)).split())
     nothing = as_json(diagnose(window(answer({Slice.COMPUTE: 1.0}), kind="file")))["overhead"]
     assert nothing["agent_cores"] is None
     assert set(nothing["unknown"]) == set(nothing) - {"traces", "unknown"}
@@ -359,7 +359,7 @@ def test_the_profilers_own_time_in_a_trace_is_part_of_that(known: dict[str, Rule
     add(known, "silent", None)
     own = {Slice.IDLE_UNKNOWN: {"the profiler itself": 0.08}}
     trace = answer({Slice.COMPUTE: 0.9, Slice.IDLE_UNKNOWN: 0.1}, details=own)
-    assert "8.0% of the trace's own time" in screen(diagnose(window(trace, kind="file")))
+    assert "8.0% of the trace's own time" in screen(as_json(diagnose(window(trace, kind="file"))))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.99), (0.1, 0.9), (0.5, 0.95), (0.3, 0.3)])
@@ -407,12 +407,14 @@ def test_a_finding_is_as_severe_as_what_is_expected_of_it(
 
 def test_nothing_found_is_good_health_only_where_the_time_is_explained() -> None:
     # 5% of it waits in the queue, and no rule says why.
-    assert "No known cause: 5% is launched work" in screen(diagnose(traced("h100_qwen05b")))
-    assert "Too little is known" in screen(diagnose(window()))
+    assert "No known cause: 5% is launched work" in screen(
+        as_json(diagnose(traced("h100_qwen05b")))
+    )
+    assert "Too little is known" in screen(as_json(diagnose(window())))
 
 
 def test_a_name_from_a_job_cannot_steer_a_terminal() -> None:
-    shown = screen(diagnose(Window("\x1b[31mevil.json", "file")))
+    shown = screen(as_json(diagnose(Window("\x1b[31mevil.json", "file"))))
     assert "\x1b" not in shown
 
 
@@ -433,4 +435,4 @@ def test_a_place_names_who_called_it() -> None:
     found = diagnose(made)
     (place,) = as_json(found)["findings"][0]["where"]
     assert [(p["function"], p["line"]) for p in place["chain"]] == [("step", 20), ("main", 40)]
-    assert "called by step at train.py:20, main at train.py:40" in screen(found)
+    assert "called by step at train.py:20, main at train.py:40" in screen(as_json(found))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 import jsonschema
 import pytest
@@ -24,6 +27,7 @@ from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
 from whyidle.monitor.recording.telling import said
 from whyidle.monitor.render import (
     finding_lines,
+    finding_text,
     github,
     markdown,
     report_html,
@@ -97,7 +101,7 @@ def of_markdown(text: str) -> list[tuple[str, str]]:
 
 
 def by_screen(found: Diagnosis) -> list[tuple[str, str]]:
-    text = screen(found, console=Console(width=400, highlight=False))
+    text = screen(as_json(found), console=Console(width=400, highlight=False))
     heads = re.findall(r"^(HIGH|MEDIUM|LOW|INFO) .*\[(\w+)\]", text, re.MULTILINE)
     return [(rule, severity.lower()) for severity, rule in heads]
 
@@ -304,3 +308,47 @@ def test_a_verdict_that_no_finding_is_about(share: float | None, repository: Rep
     assert line.plain.startswith("No known cause")
     assert line.plain.isprintable()
     assert line.cell_len <= 80
+
+
+def flat(text: str) -> str:
+    """The same without markup, escapes and line breaks."""
+    return " ".join(re.sub(r"<[^>]+>", "", html.unescape(html.unescape(text))).split())
+
+
+def words(value: Any) -> Iterator[str]:
+    """Yield all texts of a document."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from words(each)
+
+
+@pytest.mark.parametrize("name", recordings())
+def test_every_surface_says_the_same_numbers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, repository = as_json(diagnosed(name)), Repository.around(tmp_path)
+    first = finding_text.of(answer["findings"][0])
+    page: list[str] = []
+    monkeypatch.setattr(_finding_card, "write", page.append)
+    _finding_card.head(answer["findings"][0], (), 1)
+    report = Report.of(diagnosed(name).window, answer, None)
+    surfaces = {
+        "terminal": screen(answer, console=Console(width=2000, highlight=False)),
+        "Markdown": markdown.page(answer, repository),
+        "report": report_html.page(report),
+        "report as text": report_markdown.page(report),
+        "agents": json.dumps(brief.findings(answer, repository), ensure_ascii=False),
+        "SARIF": "\n".join(words(sarif.document(answer, repository))),
+        "code hosts": unquote(github.page(answer, repository)),
+        "page": "\n".join(page),
+    }
+    lacking = [
+        at for at, text in surfaces.items() if flat(first.gain or first.title) not in flat(text)
+    ]
+    assert lacking == []
+    # Its share and its line, as the verdict has them.
+    said = flat(answer["verdict"]["text"])
+    told = [at for at in surfaces if at not in {"page", "code hosts"}]
+    assert [at for at in told if said not in flat(surfaces[at])] == []

@@ -20,7 +20,7 @@ v100.json.gz: PyTorch (Kineto), GPU 0, rank 1, 216,092 events
 
                        share     time   a step  mostly
 █ compute                36%   358 ms  71.6 ms  all of it
-d idle: host dispatch    34%   341 ms  68.2 ms  67% framework operators
+d idle: host dispatch    34%   341 ms  68.2 ms  23% framework operators
 ▓ communication          21%   206 ms  41.2 ms  all of it
 i idle: input           4.1%  41.0 ms  8.20 ms  all of it
 · idle: unknown         2.5%  25.0 ms  5.00 ms  all of it

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -49,8 +48,7 @@ from tests.rules.phases import LIB
 from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
 from whyidle.monitor import rules
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.diagnosis.diagnose import diagnose
-from whyidle.monitor.diagnosis.ranking import Finding
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.window import Window
@@ -172,15 +170,11 @@ def drawn(name: str) -> str:
     recordings = pairs(name)
     assert recordings or name in BY_HAND, f"{name} has no recorded demo, and no window in BY_HAND"
     faulty = recorded(f"{name}/before_{recordings[0]}") if recordings else BY_HAND[name]()
-    diagnosis = diagnose(faulty, only=(name,))
-    diagnosis = replace(diagnosis, findings=tuple(_anywhere(each) for each in diagnosis.findings))
-    return screen(diagnosis, console=Console(width=WIDTH, highlight=False, color_system=None))
-
-
-def _anywhere(finding: Finding) -> Finding:
-    """Leave the folder out of each place: lines break by it."""
-    where = tuple(replace(p, file=Path(p.file).name) for p in finding.found.where)
-    return replace(finding, found=replace(finding.found, where=where))
+    answer = as_json(diagnose(faulty, only=(name,)))
+    for place in (place for finding in answer["findings"] for place in finding["where"]):
+        # Lines break by the folder.
+        place["file"] = Path(place["file"]).name
+    return screen(answer, console=Console(width=WIDTH, highlight=False, color_system=None))
 
 
 @pytest.mark.parametrize("name", BUILT)

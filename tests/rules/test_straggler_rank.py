@@ -287,7 +287,7 @@ def test_the_answer_has_each_rank_and_the_late_one() -> None:
 
 
 def test_the_screen_says_who_waits_and_who_comes_last() -> None:
-    text = screen(diagnose(of(rank(0, VICTIM), rank(1, LATE))), console=Console(width=100))
+    text = screen(as_json(diagnose(of(rank(0, VICTIM), rank(1, LATE)))), console=Console(width=100))
     assert "Its ranks, by their main threads (2 of 2 seen)" in text
     (line,) = (line for line in text.splitlines() if "comes last" in line and "rank 1" in line)
     assert "libraries" in line

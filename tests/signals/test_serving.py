@@ -296,7 +296,9 @@ def _is_quiet(job: Window) -> None:
     assert [f["severity"] for f in answer["findings"] if f["severity"] in {"high", "medium"}] == []
     assert [f["speedup"] for f in answer["findings"] if f["speedup"] or f["lost_share"]] == []
     assert answer["phases"] == []
-    said = screen(found, console=Console(width=200, highlight=False)).partition("Not checked")[0]
+    said = screen(as_json(found), console=Console(width=200, highlight=False)).partition(
+        "Not checked"
+    )[0]
     for word in ("step", "faster", "batch"):
         assert word not in said, said
     assert "waits for" in said
