@@ -312,7 +312,7 @@ def test_a_verdict_that_no_finding_is_about(share: float | None, repository: Rep
 
 def flat(text: str) -> str:
     """The same without markup, escapes and line breaks."""
-    return " ".join(re.sub(r"<[^>]+>", "", html.unescape(html.unescape(text))).split())
+    return " ".join(re.sub(r"</?[a-z][^<>]*>", "", html.unescape(html.unescape(text))).split())
 
 
 def words(value: Any) -> Iterator[str]:
