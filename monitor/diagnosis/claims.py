@@ -53,8 +53,10 @@ def account(window: Window) -> tuple[Row, ...]:
         return ()
     host = window.host
     hosts: dict[Slice, list[HostRow]] = {}
+    # What keeps the device from nothing is beside its work, where it is known to do any.
+    beside = Slice.COMPUTE if budget["slices"].get(Slice.COMPUTE) else Slice.IDLE_UNKNOWN
     for row in () if host is None else host.rows:
-        hosts.setdefault(window.meaning.get(row.doing, Slice.COMPUTE), []).append(row)
+        hosts.setdefault(window.meaning.get(row.doing, beside), []).append(row)
     found = []
     for part in Slice:
         share = budget["slices"].get(part, 0) / total
