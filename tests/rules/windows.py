@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.record_pairs import kept
 from tests.traces.real import TRUTHS, path_of
 from whyidle.monitor import rules
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import TraceJson
 from whyidle.monitor.core.finding import Found, NotChecked, Severity, SourceLine, Verdict
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
@@ -18,7 +21,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.opening import of_answer
 from whyidle.monitor.signals.portable import load
-from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.recorded import Recorded, SeenGpu
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.analysis import analyse
@@ -152,3 +155,19 @@ def traced(name: str) -> Window:
 def names(places: Sequence[Any]) -> list[str]:
     """Return the functions that places name."""
     return [place.function for place in places]
+
+
+def on_a_gpu(seen: Window) -> Window:
+    """Return a window of a CPU as if a GPU had done what the CPU computed, beside a free host."""
+    budget = seen.budget
+    total = sum(budget["slices"].values()) if budget else 0
+    busy = {} if budget is None else {m.GPU_UTILISATION: budget["slices"][Slice.COMPUTE] / total}
+    traces = tuple(
+        replace(each, answer=cast(TraceJson, {**each.answer, "devices": [
+            {**device, "kind": "gpu"} for device in each.answer["devices"]
+        ]}))
+        for each in seen.traces
+    )  # fmt: skip
+    facts = {name: {**said, "backend": "cuda"} for name, said in seen.job.facts.items()}
+    gpus = (SeenGpu("0", "NVIDIA H200", owned=True, means=busy),)
+    return replace(seen, traces=traces, job=replace(seen.job, facts=facts, gpus=gpus))
