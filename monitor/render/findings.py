@@ -58,7 +58,8 @@ def page(answer: DiagnosisJson, width: int) -> Group:
     if budget is None:
         parts.append(Text(f"Where the time goes is not known: {answer['unknown']['budget']}."))
     else:
-        parts.append(Group(bar(budget, width), *legend(budget, None, width, 1)))
+        by = Text(f"By {printable(answer['budget_source'] or '')}.", style="dim")
+        parts.append(Group(bar(budget, width), *legend(budget, None, width, 1), by))
     if (computes := answer["compute"]) and not _is_of_gpu(computes):
         parts.append(Group(*(_line(text, width) for text in while_it_computes(computes))))
     tables = (list(_host(answer, width)), list(_ranks(answer.get("ranks"), width)))

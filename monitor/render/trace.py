@@ -26,15 +26,13 @@ from whyidle.monitor.render.budget import (
 from whyidle.monitor.render.devices import devices, kind_words, label, total_of
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.ranks import ranks
-from whyidle.monitor.traces.window import is_mostly_outside, is_too_short
+from whyidle.monitor.traces.window import is_mostly_outside, is_too_short, judged
 
 # A loss is worth mentioning from here on, where findings call it medium.
 NOTABLE: Final = 0.05
 NO_WORK: Final = "This trace shows no device work"
 # If this much computes, no fix gains much.
 HEALTHY: Final = 0.9
-# Time outside the steps is mentioned from this share of the whole on.
-OUTSIDE: Final = 0.1
 _FORMATS = {
     "kineto": "PyTorch (Kineto)",
     "xplane": "JAX or TensorFlow (XPlane)",
@@ -166,11 +164,12 @@ def verdict(answer: TraceJson) -> str | None:
         return None
     if window is not None and is_mostly_outside(window, whole):
         return _outside(window["outside_ns"] / (window["outside_ns"] + whole), answer["devices"])
-    budget, where = _judged(answer)
+    budget = judged(answer)
     total = total_of(budget)
     computes = budget["slices"][Slice.COMPUTE]
     others = [(s, ns) for s, ns in in_order(budget) if s is not Slice.COMPUTE]
-    begin = f"{where}{_subject(answer['devices'])} {share(computes, total)} of the time"
+    subject = f"{_within(answer, budget)}{_subject(answer['devices'])}"
+    begin = f"{subject} {share(computes, total)} of the time"
     if not others or others[0][1] < NOTABLE * total or computes >= HEALTHY * total:
         return f"{begin}: nothing worth fixing in how it is fed."
     part, ns = others[0]
@@ -198,18 +197,18 @@ def _meaning(budget: BudgetJson, part: Slice) -> str:
     return LOOKS[part].meaning
 
 
-def _judged(answer: TraceJson) -> tuple[BudgetJson, str]:
-    """Return the budget of the steps if most work is in them: start-up comes only once."""
-    whole, steps = answer["budget"], answer.get("step_budget")
-    if steps and steps["steps"] > 1 and 2 * _busy(steps) > _busy(whole):
-        outside = total_of(whole) - total_of(steps)
-        if outside > OUTSIDE * total_of(whole):
-            return steps, f"{clock(outside)} lie outside the steps. Within them the "
-    return whole, "The "
-
-
-def _busy(budget: BudgetJson) -> int:
-    return sum(ns for part, ns in budget["slices"].items() if not Slice(part).idle)
+def _within(answer: TraceJson, budget: BudgetJson) -> str:
+    """Say what the verdict is of, where that is another part of the file than the account."""
+    whole = answer["budget"]
+    total, of_whole = total_of(budget), total_of(whole)
+    alike = all(
+        share(ns, total) == share(whole["slices"].get(part, 0), of_whole)
+        for part, ns in budget["slices"].items()
+    )
+    if alike:
+        return "The "
+    steps = f"{budget['steps']:,} whole steps" if budget["steps"] > 1 else "one whole step"
+    return f"Within its {steps}, as monitor diagnose judges it, the "
 
 
 def _subject(found: Sequence[DeviceJson]) -> str:

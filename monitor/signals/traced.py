@@ -24,7 +24,7 @@ from whyidle.monitor.core.contracts.trace import (
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.traces.window import is_too_short
+from whyidle.monitor.traces.window import is_too_short, judged
 
 if TYPE_CHECKING:
     from whyidle.monitor.core.ranks import Ranks, RankShare
@@ -55,14 +55,7 @@ class Traced:
     @cached_property
     def account(self) -> BudgetJson:
         """The budget of the steps where they are most of the trace, that of the whole where not."""
-        return self._shown if self.believed is None else self.believed
-
-    @cached_property
-    def _shown(self) -> BudgetJson:
-        whole, steps = self.answer["budget"], self.answer.get("step_budget")
-        if steps and 2 * sum(steps["slices"].values()) > sum(whole["slices"].values()):
-            return steps
-        return whole
+        return judged(self.answer) if self.believed is None else self.believed
 
     @property
     def total_ns(self) -> int:
@@ -170,7 +163,7 @@ class Traced:
 
     def places(self, part: Slice) -> list[OwnerJson]:
         """Return the user's lines that a slice belongs to, most first."""
-        shown = self._shown["slices"].get(part, 0)
+        shown = judged(self.answer)["slices"].get(part, 0)
         left = self.account["slices"].get(part, 0) / shown if shown else 1.0
         found = [place for place in self.answer.get("where", ()) if place["slice"] == part]
         return [place | {"share": place["share"] * min(1.0, left)} for place in found]

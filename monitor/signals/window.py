@@ -238,6 +238,8 @@ class Window:
         if self._traced:
             more = "" if self._blended is None else ", with what the agent saw"
             names = [t.source for t in self._parts] if self.trace is None else [self.trace.source]
+            if self.kind == "file" and self.budget is not None and (steps := self.budget["steps"]):
+                more = f", its {steps} whole steps" if steps > 1 else ", its one whole step"
             return f"{'parts of a step in ' * bool(self._parts)}{', '.join(names)}{more}"
         return None if self.budget is None else "estimate"
 

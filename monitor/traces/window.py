@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.core.contracts.trace import TakenJson, WindowFactsJson, WindowJson
+from whyidle.monitor.core.contracts.trace import (
+    BudgetJson,
+    TakenJson,
+    TraceJson,
+    WindowFactsJson,
+    WindowJson,
+)
 
 NOT_RECORDED: Final = "nothing recorded: Python, compiling, or waiting"
 # Of what was asked for: below this the reader is warned, where the length of a step is unknown.
@@ -93,3 +99,11 @@ def _seconds(ns: int) -> str:
 
 def _clock(ns: int) -> str:
     return f"{ns / 1e9:.3g} s" if ns >= 1_000_000_000 else f"{ns / 1e6:.3g} ms"
+
+
+def judged(answer: TraceJson) -> BudgetJson:
+    """Return the account that findings rest on: of the steps where they are most of the trace."""
+    whole, steps = answer["budget"], answer.get("step_budget")
+    if steps and 2 * sum(steps["slices"].values()) > sum(whole["slices"].values()):
+        return steps
+    return whole

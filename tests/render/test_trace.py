@@ -9,8 +9,15 @@ import pytest
 from rich.console import Console
 
 from tests.render.trace_answers import ACCOUNT, BUSY, MS, answer, budget, device
+from tests.traces.real import TRUTHS, path_of
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.render.budget import share
+from whyidle.monitor.render.devices import total_of
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import screen, verdict
+from whyidle.monitor.signals.opening import of_answer
+from whyidle.monitor.traces.analysis import analyse
+from whyidle.monitor.traces.answer import contract
 
 PAGE = """\
 v100.json.gz: PyTorch (Kineto), GPU 0, rank 1, 216,092 events
@@ -185,3 +192,16 @@ def test_amounts_of_a_step_come_from_the_jobs_own_where_the_trace_shows_none() -
     assert "no steps found (nothing repeats), one of the job takes 200 ms" in text
     line = next(line for line in text.splitlines() if line.startswith("█ compute"))
     assert line.split()[2:] == ["36%", "358", "ms", "71.6", "ms", "all", "of", "it"]
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_trace_and_diagnose_say_the_same_share_of_one_file(name: str) -> None:
+    answer = contract(analyse(path_of(name)))
+    said, budget = verdict(answer), of_answer(answer, name).budget
+    if said is None or budget is None or "no work" in said:
+        return
+    computes = share(budget["slices"][Slice.COMPUTE], total_of(budget))
+    assert f"{computes} of the time" in said
+    # It says so where that is another share than the one in its table.
+    whole = share(answer["budget"]["slices"][Slice.COMPUTE], total_of(answer["budget"]))
+    assert computes == whole or "as monitor diagnose judges it" in said

@@ -42,7 +42,7 @@ class Scaled(tf.Module):
         return self.weight * x
 
 
-def graphs() -> Iterator[Any]:  # noqa: C901  one style after another
+def graphs() -> Iterator[Any]:
     """Graphs in graphs, with loops and branches that AutoGraph converts; iterators in them."""
 
     @tf.function
