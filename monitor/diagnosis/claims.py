@@ -114,32 +114,39 @@ class Claims:
     # For each row who has how much of it: as is expected to come back, and at most.
     _owners: dict[Key, dict[str, tuple[float, float]]] = field(default_factory=dict)
 
-    def take(self, name: str, found: Found) -> None:
-        """Give a finding the rows that it is about."""
+    def take(self, name: str, found: Found, *, surely: bool = True) -> None:
+        """Give a finding the rows that it is about; else they are its own at most."""
         gain = found.gain
-        likely = gain.expected / gain.high if gain and gain.high else 1.0
+        likely = (gain.expected / gain.high if gain and gain.high else 1.0) * surely
         for key, share in claimed(self.rows, found).items():
             if key != _STOOD or found.explains:
                 self._owners.setdefault(key, {})[name] = likely * share, share
 
-    def owner(self, found: Found, *, at_most: bool = False) -> str | None:
-        """Return who has most of what a finding is about; ``None``: most of it is free.
+    def _is_work(self, key: Key) -> bool:
+        """Tell whether the device computes: cures of that share nothing, one follows the other."""
+        of = self.rows[key].of if isinstance(key, int) else key
+        return of is Slice.COMPUTE
+
+    def taken(self, found: Found, *, at_most: bool = False) -> dict[str, float]:
+        """Return who has which part of what a finding is about already.
 
         What knows no cure for its lines is held against all that others may give back of them.
         """
-        claim = claimed(self.rows, found)
         taken: dict[str, float] = {}
+        claim = claimed(self.rows, found)
+        wanted = sum(claim.values())
         for key, share in claim.items():
+            if not at_most and self._is_work(key):
+                continue
             known = self._owners.get(key, {})
             if not isinstance(key, int):
                 # Where it lies is not known, and nothing lies where the job stood still.
                 known = known | self._owners.get(_STOOD, {})
             owners = {name: both[at_most] for name, both in known.items()}
-            # Of what no row has only the claims themselves are known.
-            row = self.rows[key].share if isinstance(key, int) else 0.0
+            # Of what no row has only the claims themselves are known; and who only names a line
+            # means what the others mean there, however large the row is.
+            row = self.rows[key].share if isinstance(key, int) and not at_most else 0.0
             whole = max(row, share, sum(owners.values()))
             for name, part in owners.items():
-                taken[name] = taken.get(name, 0.0) + share * part / whole
-        if sum(taken.values()) <= MOST_OF * sum(claim.values()):
-            return None
-        return max(taken, key=lambda name: taken[name])
+                taken[name] = taken.get(name, 0.0) + share * part / whole / wanted
+        return taken

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from whyidle.monitor.core.finding import LEAST_LOST, Found, Knows, Severity
+from whyidle.monitor.core.finding import LEAST_LOST, Found, Gain, Knows, Severity
 from whyidle.monitor.diagnosis.claims import MOST_OF, Claims, Row
 from whyidle.monitor.rules import Kind, Rule
 
@@ -113,22 +113,63 @@ class Finding:
 
 
 def arbitrated(found: Sequence[Finding], rows: Sequence[Row]) -> list[Finding]:
-    """Return the findings in order, without those that another one explains, which names them."""
+    """Return the findings in order, without those that are mostly another's, which names them.
+
+    Each promises what those before it leave.
+    """
     kept = _without_symptoms(sorted(found, key=lambda each: each.place))
     claims = Claims(rows)
-    gone: dict[str, str] = {}
-    # What knows no cure for its lines takes what the others leave.
-    for each in sorted(kept, key=lambda each: each.found.knows):
-        if not each.claims:
+    left: list[Finding] = []
+    seen: dict[str, list[str]] = {}
+    for each in sorted(kept, key=_turn):
+        taken = claims.taken(each.found, at_most=each.found.knows is Knows.LINES)
+        if each.claims and sum(taken.values()) > MOST_OF:
+            owner = max(taken, key=lambda name: taken[name])
+            seen.setdefault(owner, []).extend((each.rule.id, *each.also_seen))
             continue
-        owner = claims.owner(each.found, at_most=each.found.knows is Knows.LINES)
-        if owner is not None:
-            gone[each.rule.id] = owner
-        elif (each.found.explains or each.reach) >= EXPLAINS:
-            claims.take(each.rule.id, each.found)
-    left = [each for each in kept if each.rule.id not in gone]
-    seen = [_with(each, [n for n, owner in gone.items() if owner == each.rule.id]) for each in left]
-    return _with_causes_first(seen)
+        left.append(each)
+        if each.claims and (each.found.explains or each.reach) >= EXPLAINS:
+            # What may be nothing takes nothing from what is something.
+            claims.take(each.rule.id, each.found, surely=each.severity is not Severity.INFO)
+    shown = _with_what_is_left(left, rows, seen)
+    return _with_causes_first([_with(each, seen.get(each.rule.id, ())) for each in shown])
+
+
+def _with_what_is_left(
+    found: Sequence[Finding], rows: Sequence[Row], seen: dict[str, list[str]]
+) -> list[Finding]:
+    """Return findings in order, each without what those before it give back."""
+    claims = Claims(rows)
+    left = []
+    for each in sorted(found, key=lambda each: (each.found.knows is Knows.LINES, each.place)):
+        taken = claims.taken(each.found) if each.claims and each.found.gain else {}
+        rest = _less(each, min(1.0, sum(taken.values())))
+        if rest.found.is_worth_a_line:
+            left.append(rest)
+        else:
+            owner = max(taken, key=lambda name: taken[name])
+            seen.setdefault(owner, []).extend((each.rule.id, *each.also_seen))
+        if each.claims:
+            claims.take(each.rule.id, rest.found, surely=each.severity is not Severity.INFO)
+    return sorted(left, key=lambda each: each.place)
+
+
+def _less(finding: Finding, taken: float) -> Finding:
+    """Return a finding without the part that others give back."""
+    gain = finding.found.gain
+    if gain is None or not taken:
+        return finding
+    rest = Gain(gain.low * (1 - taken), gain.high * (1 - taken))
+    return replace(finding, found=replace(finding.found, gain=rest))
+
+
+def _turn(finding: Finding) -> tuple[bool, bool, Knows]:
+    """Return when a finding may take its part: who names lines, and a cure for them, comes first.
+
+    Who only names the lines takes what the others leave.
+    """
+    found = finding.found
+    return found.knows is Knows.LINES, not (found.where or found.rows), found.knows
 
 
 def _without_symptoms(found: Sequence[Finding]) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import answer, stacks, traced, window
+from tests.rules.windows import WINDOWS, answer, recorded, stacks, traced, window
 from whyidle.monitor import rules
 from whyidle.monitor.core.finding import (
     Evidence,
@@ -32,6 +33,7 @@ from whyidle.monitor.core.metrics import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import ranking
+from whyidle.monitor.diagnosis.claims import account, claimed
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, Finding, as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.rules import Kind, Rule
@@ -40,6 +42,9 @@ from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 
 Causes = dict[str, tuple[str, ...]]
+RECORDED = sorted(
+    str(path.relative_to(WINDOWS)).removesuffix(".json.gz") for path in WINDOWS.rglob("*.json.gz")
+)
 EVIDENCE = (Evidence("something", 1.0, "count", "agent"),)
 
 
@@ -235,9 +240,11 @@ def test_lines_of_one_slice_are_claimed_one_by_one(known: dict[str, Rule]) -> No
     add(known, "spins", loses(0.25, where=spin))
     add(known, "loses", loses(0.2, where=loss))
     assert names(diagnose(at_two_lines())) == ["spins", "loses"]
-    # Who is about the whole of it leaves nothing.
+    # Who only names the whole of it says the same with less.
     add(known, "whole", loses(0.5, Slice.IDLE_DISPATCH))
-    assert names(diagnose(at_two_lines())) == ["whole"]
+    found = diagnose(at_two_lines())
+    assert names(found) == ["spins", "loses"]
+    assert found.findings[0].also_seen == ("whole",)
 
 
 def test_what_is_shown_adds_up_to_the_account(known: dict[str, Rule]) -> None:
@@ -436,3 +443,29 @@ def test_a_place_names_who_called_it() -> None:
     (place,) = as_json(found)["findings"][0]["where"]
     assert [(p["function"], p["line"]) for p in place["chain"]] == [("step", 20), ("main", 40)]
     assert "called by step at train.py:20, main at train.py:40" in screen(as_json(found))
+
+
+def test_who_is_left_a_part_promises_no_more(known: dict[str, Rule]) -> None:
+    spin, both = (Place(*SPIN, 0.5),), (Place(*SPIN, 0.5), Place(*LOSS, 0.5))
+    add(known, "spins", loses(0.2, where=spin))
+    add(known, "all", loses(0.18, where=both))
+    first, second = diagnose(at_two_lines()).findings
+    assert (first.rule.id, second.rule.id) == ("spins", "all")
+    assert first.lost == pytest.approx(0.2)
+    # Of its half at that line 80% is gone.
+    assert second.lost == pytest.approx(0.18 * 0.6)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_no_part_of_a_recording_is_given_to_two_findings(name: str) -> None:
+    seen = recorded(name)
+    rows, given = account(seen), Counter[int]()
+    for each in diagnose(seen).findings:
+        gain = each.found.gain
+        if each.rule.kind is not Kind.TIME or gain is None or each.severity is Severity.INFO:
+            continue
+        for key, share in claimed(rows, each.found).items():
+            if isinstance(key, int):
+                given[key] += share * gain.expected / gain.high
+    over = {key: share for key, share in given.items() if share > rows[key].share + 1e-6}
+    assert over == {}

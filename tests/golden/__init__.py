@@ -64,6 +64,9 @@ def subjects(mirrors: Path | None = None) -> Iterator[Subject]:
         yield Subject(f"window/{name}", partial(_of_window, path))
     for name in TRUTHS:
         yield Subject(f"trace/{name}", partial(_of_trace, name))
+    for path in sorted((DATA / "gpu").glob("*/windows/*.json.gz")):
+        name = f"{path.parents[1].name}/{path.name.removesuffix('.json.gz')}"
+        yield Subject(f"gpu/{name}", partial(_of_window, path))
     for case in planted.cases():
         path = PLANTED / "recordings" / NAME.format(case.id)
         if path.exists():
