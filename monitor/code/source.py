@@ -156,13 +156,15 @@ def functions(file: str, name: str) -> Iterator[Function]:
             yield node
 
 
-def reached(body: Sequence[ast.AST], named: Named, depth: int = DEEPEST) -> Iterator[ast.AST]:
+def reached(body: Sequence[ast.AST], named: Named) -> Iterator[ast.AST]:
     """Yield what some statements are, and the functions that they call, and those these call."""
-    nodes = [node for each in body for node in ast.walk(each)]
-    yield from nodes
-    names = {last(x) for x in nodes if isinstance(x, ast.Call)} - {""} if depth else set()
-    for function in (each for name in sorted(names) for each in named(name)):
-        yield from reached(function.body, named, depth - 1)
+    known: set[str] = set()
+    for _ in range(DEEPEST + 1):
+        nodes = [node for each in body for node in ast.walk(each)]
+        yield from nodes
+        names = {last(x) for x in nodes if isinstance(x, ast.Call)} - known - {""}
+        known |= names
+        body = [x for name in sorted(names) for each in named(name) for x in each.body]
 
 
 def function_at(file: str, line: int) -> str:

@@ -20,6 +20,7 @@ from whyidle.monitor.code.source import (
     callee,
     calls,
     functions,
+    last,
     nodes_at,
     reached,
     tree_of,
@@ -40,28 +41,34 @@ _ABOUT: Final = re.compile(
     r"_*(load|get|make|build|create|read|fetch|log|print|save|plot|split|prepare|write|eval|valid|test"
     r"|is|set|show|init|start|end|on)_\w+"
     r"|\w+_(lr|learning_rate|ema|metrics?|bar|progress|stats?|logs?|display|history|info|caches?"
-    r"|loaders?|data(set)?|sets?|mode|buffers?|priorit\w*|targets?|average\w*|count(er)?s?|acc)"
+    r"|(data)?loaders?|data(set)?|sets?|split|labels?|mode|buffers?|priorit\w*|targets?|average\w*"
+    r"|count(er)?s?|acc|layout|traces?|one|many|config|cfg|kwargs\w*|transform|kv|masks?|table"
+    r"|(for|with)_\w+)"
 )
 # Whose ``update`` is one: a bar of progress, a metric, a dictionary have one, too.
 _LEARNERS: Final = re.compile(
     r"(.*\.)?(self|\w*(agent|policy|learner|trainer|algo|algorithm|critic|actor|model|net|network)s?)"
     r"(\[.*\])?"
 )
-# A pass of something that is carried on: a step, whatever it is of. Then what none of it trains.
+# Whose ``train`` is no mode.
+_TRAINERS: Final = re.compile(r"(.*\.)?\w*(trainer|agent|algo|algorithm|learner)")
+# A pass of something that is carried on; and what is carried on, too, and trains nothing.
 _STEPS: Final = re.compile(r"\w*(step|sgd|adam|epoch|iteration)(_\w+|_?fn)?")
 _PLAYS: Final = re.compile(
-    r"(.*[._])?(envs?|act|test|cell|prof)([._].*)?"
-    r"|.*(eval|valid|decod|sampl|generat|predict|infer|denois|simul|integrat|rollout|lstm|gru|rnn|sched).*"
+    r"(.*[._])?(envs?|act|test|cell|prof|eval\w*|valid\w*|decod\w*|sampl\w*|p_sample|generat\w*|predict\w*"
+    r"|infer\w*|denoise|simul\w*|integrat\w*|rollout\w*|lstm|gru|rnn|sched\w*)([._].*)?"
 )
+# Equations are solved in steps, too.
+_SOLVES: Final = re.compile(r"(.*\.)?\w*(solver|integrator|stepper)\.\w+")
 # What a model is made of, as its training hands it on.
 _LEARNED: Final = re.compile(
-    r"[wW]\d?|\w*(params?|parameters|weights?|theta|model|learner|variables)|\w*(opt|optim|optimizer)_?states?"
-    r"|(train|training|svi|runner|learner|agent|update)_?states?"
+    r"[wW]\d?|(?!attn|\w*_attn)\w*(params?|parameters|weights?|theta|model|learner|variables)"
+    r"|\w*(opt|optim|optimizer)_?states?|(train|training|svi|runner|learner|agent|update)_?states?"
 )
 _RUNS_A_MODEL: Final = re.compile(
-    r"(.*\.)?(\w*(model|net|network|module|layer|cell|encoder|decoder|rnn|lstm|gru)|forward|apply|to"
+    r"(.*\.)?(\w*(model|net|network|module|layer|dropout|softmax|norm|cell|encoder|decoder|rnn|lstm|gru)|forward|apply|to"
     r"|cuda|init|replicate|unreplicate|device_put|copy|deepcopy|clone|load\w*|restore\w*|compile|jit"
-    r"|eval|train|add|append|extend|split|fold_in|max|min|next|stack|sum)"
+    r"|normalize|clip|clamp|where|prepare|wrap\w*|quantize|DDP|\w*DataParallel|eval|train|add|append|extend|split|fold_in|max|min|next|stack|sum)"
 )
 
 
@@ -90,12 +97,9 @@ def _parsed(text: str) -> ast.Module | None:
 @lru_cache(maxsize=4096)
 def trains_at(line: CodeLine) -> bool:
     """Tell whether a line trains by itself."""
-    nodes = nodes_at(line.file, line.line)
-    here = [x for x in nodes if isinstance(x, ast.Assign | ast.AugAssign)]
+    here = [x for x in nodes_at(line.file, line.line) if isinstance(x, ast.Assign | ast.AugAssign)]
     named = partial(functions, line.file)
-    return any(map(is_training, calls(line.file, line.line))) or any(
-        any(_renewed(each, named)) or _by_gradients(each) for each in here
-    )
+    return any(_is_training(x, named) for x in (*calls(line.file, line.line), *here))
 
 
 @lru_cache(maxsize=4096)
@@ -107,26 +111,38 @@ def trains_around(line: CodeLine) -> bool:
 
 def is_training(call: ast.Call) -> bool:
     """Tell whether a call trains, by its name alone."""
-    name = callee(call)
-    if is_call(Role.TRAIN, (name,)):
-        return True
-    owner, _, function = name.rpartition(".")
+    return is_call(Role.TRAIN, (callee(call),)) or _says_so(call)
+
+
+def _says_so(call: ast.Call) -> bool:
+    """Tell whether what people call it says that it trains."""
+    owner, _, function = callee(call).rpartition(".")
     if not _BY_NAME.fullmatch(function) or _ABOUT.fullmatch(function):
         return False
     if function == "update":
         return not owner or _LEARNERS.fullmatch(owner) is not None
     # To set a mode is no training.
-    return not (function == "train" and all(isinstance(x, ast.Constant) for x in call.args))
+    return function != "train" or not _sets_a_mode(call, owner)
+
+
+def _sets_a_mode(call: ast.Call, owner: str) -> bool:
+    if _TRAINERS.fullmatch(owner):
+        return False
+    return len(call.args) <= 1 and all(each.arg == "mode" for each in call.keywords)
 
 
 def _trains(body: Sequence[ast.AST], named: Named) -> bool:
-    return any(
-        is_training(node)
-        if isinstance(node, ast.Call)
-        else _by_gradients(node) or any(_renewed(node, named))
-        for node in reached(body, named)
-        if isinstance(node, ast.Call | ast.Assign | ast.AugAssign)
-    )
+    return any(_is_training(node, named) for node in reached(body, named))
+
+
+def _is_training(node: ast.AST, named: Named) -> bool:
+    if isinstance(node, ast.Call):
+        # A name decides only where its text is not at hand.
+        is_sure = is_call(Role.TRAIN, (callee(node),))
+        return is_sure or (_says_so(node) and not any(named(last(node))))
+    if not isinstance(node, ast.Assign | ast.AugAssign):
+        return False
+    return _by_gradients(node) or any(_renewed(node, named))
 
 
 def _by_gradients(node: ast.Assign | ast.AugAssign) -> bool:
@@ -146,6 +162,7 @@ def _renewed(node: ast.Assign | ast.AugAssign, named: Named) -> Iterator[ast.exp
     given = {written(each) for each in node.value.args}
     given |= {written(each.value) for each in node.value.keywords}
     is_step = _STEPS.fullmatch(function) is not None and not any(named(function))
+    is_step = is_step and not _SOLVES.fullmatch(name)
     for target in node.targets:
         several = target.elts if isinstance(target, ast.Tuple) else [target]
         for each in several:

@@ -98,6 +98,8 @@ def claimed(rows: Sequence[Row], found: Found) -> dict[Key, float]:
         alone: list[Key] = [*_places(found.where)] or ([found.slice] if found.slice else [])
         shares = dict.fromkeys(alone, most / max(1, len(alone)))
     whole = sum(shares.values())
+    if not whole:
+        return {}
     claim = {key: share * min(1.0, most / whole) for key, share in shares.items()}
     return claim if claim and not found.explains else claim | {_STOOD: most}
 

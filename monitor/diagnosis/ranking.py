@@ -144,11 +144,11 @@ def _with_what_is_left(
     for each in sorted(found, key=lambda each: (each.found.knows is Knows.LINES, each.place)):
         taken = claims.taken(each.found) if each.claims and each.found.gain else {}
         rest = _less(each, min(1.0, sum(taken.values())))
-        if rest.found.is_worth_a_line:
-            left.append(rest)
-        else:
-            owner = max(taken, key=lambda name: taken[name])
-            seen.setdefault(owner, []).extend((each.rule.id, *each.also_seen))
+        if not rest.found.is_worth_a_line:
+            owner, mine = max(taken, key=lambda name: taken[name]), seen.pop(each.rule.id, ())
+            seen.setdefault(owner, []).extend((each.rule.id, *each.also_seen, *mine))
+            continue
+        left.append(rest)
         if each.claims:
             claims.take(each.rule.id, rest.found, surely=each.severity is not Severity.INFO)
     return sorted(left, key=lambda each: each.place)

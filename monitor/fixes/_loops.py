@@ -62,10 +62,16 @@ COUNTERS: Final = ("step", "number", "iteration")
 
 def training_loop(source: Source, node: cst.CSTNode) -> Loop | None:
     """Return the innermost loop around a piece, a pass of which is a step of training."""
-    for loop in source.loops(node):
-        if trains(source, loop):
-            return loop
-    return None
+    if _is_compiled(source, node):
+        return None
+    return next((loop for loop in source.loops(node) if trains(source, loop)), None)
+
+
+def _is_compiled(source: Source, node: cst.CSTNode) -> bool:
+    """Tell whether a piece is in a compiled function, which hands on what its loops carry."""
+    function = source.function(node)
+    marks = function.decorators if isinstance(function, cst.FunctionDef) else ()
+    return any("jit" in source.code(mark) for mark in marks)
 
 
 def trains(source: Source, loop: Loop) -> bool:

@@ -68,10 +68,10 @@ def _place(file: str) -> tuple[str, str] | None:
         return name, rest.replace(".", "/")
     if found := _INSTALLED.match(file):
         return _split(found[1])
-    if found := _PYTHONS.match(file):
-        return "python", _ENDING.sub("", found[1])
     if is_users(file):
         return None
+    if found := _PYTHONS.match(file):
+        return "python", _ENDING.sub("", found[1])
     # A checkout of its repository, or a path that was cut: from the package on.
     folders = file.replace("\\", "/").split("/")
     return _split("/".join(folders[package_at(folders) or 0 :]))

@@ -21,6 +21,7 @@ from whyidle.monitor.core.errors import Problem
 OURS: Final = Path(__file__).with_name("table.toml")
 VARIABLE: Final = "WHYIDLE_LIBRARIES"
 _NO_PACKAGES: Final = frozenset({"words", "calls", "packages"})
+_ANYBODYS: Final = "anybodys"
 _NO_ROLES: Final = frozenset({"is", "also"})
 
 
@@ -124,8 +125,8 @@ def _look(part: str) -> str:
 def read(path: Path) -> dict[str, Any]:
     """Read a file of rows; raises Problem."""
     try:
-        return tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read: {error}", "Correct it, or move it away.") from None
 
 
@@ -141,9 +142,12 @@ def rows(table: Mapping[str, Any], words: Mapping[str, str], path: Path) -> dict
                 _ = path is OURS or package.looks
             except (AttributeError, KeyError, TypeError, ValueError, re.error) as error:
                 raise Problem(f"{path}: [{name}]: {error}", f"See {OURS}.") from None
-    for kind, names in table.get("packages", {}).items():
-        if kind in {*Kind}:
-            found |= dict.fromkeys(names.split(), Package(Kind(kind), {}))
+    try:
+        for kind, names in table.get("packages", {}).items():
+            if kind != _ANYBODYS:
+                found |= dict.fromkeys(names.split(), Package(Kind(kind), {}))
+    except (AttributeError, ValueError) as error:
+        raise Problem(f"{path}: [packages]: {error}", f"See {OURS}.") from None
     return found
 
 
@@ -174,7 +178,8 @@ def _known(table: Mapping[str, Any]) -> dict[str, Package]:
     found = rows(table, words, OURS)
     theirs = own()
     if theirs is not None:
-        found |= rows(read(theirs), words, theirs)
+        own_rows = read(theirs)
+        found |= rows(own_rows, {**words, **own_rows.get("words", {})}, theirs)
     return found
 
 
@@ -186,6 +191,6 @@ CALLS: Final[Mapping[Role, str]] = {
     for role, said in _OURS["calls"].items()
 }
 # A folder of this name is surely the package.
-PACKAGES: Final = frozenset(TABLE) - {*_OURS["packages"]["anybodys"].split()}
+PACKAGES: Final = frozenset(TABLE) - {*_OURS["packages"][_ANYBODYS].split()}
 DEVICE_PACKAGES: Final = frozenset(x for x, row in TABLE.items() if row.kind is Kind.DEVICE)
 ARRAY_PACKAGES: Final = frozenset(x for x, row in TABLE.items() if row.kind is Kind.ARRAYS)

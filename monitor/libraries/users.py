@@ -18,7 +18,7 @@ from whyidle.monitor.libraries.names import (
 from whyidle.monitor.libraries.table import PACKAGES
 
 _INSTALLED = re.compile(
-    r"(^|/)(site|dist)-packages/|/lib(32|64)?/(python|pypy)\d[\d.]*/|/python\d+\.zip/"
+    r"(^|/)(site|dist)-packages/|/lib(32|64)?/(python|pypy)\d[\d.]*t?/|/python\d+\.zip/"
     r"|(^|/)torchinductor_[^/]*/|/__autograph_generated_file"
 )
 _NOTEBOOK: Final = "<ipython-input"
@@ -43,10 +43,10 @@ def is_users(path: str) -> bool:
 
 
 def package_at(folders: list[str]) -> int | None:
-    """Return where a package begins in its own repository: in a folder of its name, or "src"."""
-    at = (
-        n
-        for n, (above, package) in enumerate(pairwise(folders), 1)
-        if package in PACKAGES and above in (package, f"py{package}", "src")
-    )
-    return next(at, None)
+    """Return where a package begins in its own repository, which has its name."""
+    for n, (above, package) in enumerate(pairwise(folders), 1):
+        if above == "src" and n > 1:
+            above = folders[n - 2]  # noqa: PLW2901  ".../transformers/src/transformers"
+        if package in PACKAGES and above in (package, f"py{package}"):
+            return n
+    return None

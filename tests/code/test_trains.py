@@ -57,6 +57,11 @@ TRAIN = {
     "a method below": "self.run_one(x)",
     "a function below, two deep": "everything(x)",
     "EMA beside it": "loss.backward()\nema.update(model)",
+    "a Trainer of a library": "trainer.train(resume_from_checkpoint=True)",
+    "a model that trains itself": "model.train(data='coco8.yaml', epochs=3)",
+    "contrastive retrieval": "state, loss = retrieval_step(state, batch)",
+    "diffusion that learns": "params, loss = denoiser_step(params, batch)",
+    "two optimizers with names": "optimizer_generator.step()",
     "XGBoost": "booster.update(dtrain, i)",
 }
 NOT = {
@@ -90,6 +95,19 @@ NOT = {
     "an evaluation": "acc = accuracy(params, x, y)",
     "an evaluation of a state": "metrics = eval_step(state, batch)",
     "gradients that are only looked at": "shown[name] = wandb.Histogram(p.grad)",
+    "a mode that was": "model.train(was_training)",
+    "a split": "a, b = train_test_split(x, y)",
+    "a loader that is made": "batches = model.train_dataloader()",
+    "a figure": "fig.update_layout(title=title)",
+    "a database": "collection.update_one(a, b)",
+    "a transform": "x = scaler.fit_transform(x)",
+    "inference made faster": "m = torch.jit.optimize_for_inference(m)",
+    "attention": "attn_weights = F.softmax(attn_weights, dim=-1)",
+    "particles": "weights = normalize(weights)",
+    "a wrapper": "model = DDP(model)",
+    "options": "opt.update(vars(args))",
+    "a solver of equations": "y, e = solver.step(terms, t, y)",
+    "a function of that name that draws": "update_frame(step)",
     "a counter": "step += 1",
     "a simulation": "pos, vel = integrate(pos, vel)",
     "a cache": "logits, cache = decode_step(params, token, cache)",
@@ -100,6 +118,9 @@ def run_batch(x):
     loss = model(x)
     loss.backward()
     opt.step()
+
+def update_frame(step):
+    line.set_ydata(frame)
 
 def everything(x):
     run_batch(x)

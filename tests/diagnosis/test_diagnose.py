@@ -469,3 +469,12 @@ def test_no_part_of_a_recording_is_given_to_two_findings(name: str) -> None:
                 given[key] += share * gain.expected / gain.high
     over = {key: share for key, share in given.items() if share > rows[key].share + 1e-6}
     assert over == {}
+
+
+def test_what_is_left_nothing_takes_nothing(known: dict[str, Rule]) -> None:
+    place = (Place("/u/a.py", 3, "main"),)
+    for name, share in (("first", 0.04), ("second", 0.03), ("third", 0.02)):
+        add(known, name, loses(share, where=place))
+    found = diagnose(window())
+    assert names(found) == ["first"]
+    assert set(found.findings[0].also_seen) == {"second", "third"}

@@ -13,6 +13,7 @@ import pytest
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.libraries.frames import first, is_call, is_module, kind_of, plays, roles
 from whyidle.monitor.libraries.table import CALLS, OURS, TABLE, VARIABLE, Kind, Role, read, rows
+from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import CodeLine
 
 LIB = "/venv/lib/python3.11/site-packages"
@@ -150,3 +151,36 @@ def test_a_row_that_cannot_be_read_says_which(tmp_path: Path, text: str, said: s
 def test_a_file_that_is_named_and_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="cannot be read"):
         read(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("text", ["[packages]\ndevice = ['a']", "[packages]\nhots = 'a'"])
+def test_a_list_of_packages_that_cannot_be_read_says_so(tmp_path: Path, text: str) -> None:
+    own = tmp_path / "mine.toml"
+    own.write_text(text)
+    with pytest.raises(Problem, match=r"\[packages\]"):
+        rows(read(own), RAW["words"], own)
+
+
+def test_a_file_of_other_letters_says_so(tmp_path: Path) -> None:
+    own = tmp_path / "mine.toml"
+    own.write_bytes(b"[ours]\nlog = '\xff'")
+    with pytest.raises(Problem, match="cannot be read"):
+        read(own)
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "role"),
+    [
+        ("/usr/lib/python3.13/pathlib/_local.py", "stat", Role.DISK),
+        ("/usr/lib/python3.12/zipfile/__init__.py", "read", Role.DISK),
+        ("/usr/lib/python3.11/gzip.py", "decompress", Role.UNPACK),
+    ],
+)
+def test_modules_of_python_that_became_packages(file: str, function: str, role: Role) -> None:
+    assert role in roles(line(file, function))
+
+
+def test_ones_own_folder_below_src_is_ones_own() -> None:
+    assert is_users("/home/u/proj/src/torch/train.py")
+    assert not is_users("/home/u/transformers/src/transformers/trainer.py")
+    assert Role.LOG not in roles(line(f"{LIB}/wandb/__init__.py", "<module>"))
