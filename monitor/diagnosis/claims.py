@@ -98,9 +98,7 @@ def claimed(rows: Sequence[Row], found: Found) -> dict[Key, float]:
         alone: list[Key] = [*_places(found.where)] or ([found.slice] if found.slice else [])
         shares = dict.fromkeys(alone, most / max(1, len(alone)))
     whole = sum(shares.values())
-    if not whole:
-        return {}
-    claim = {key: share * min(1.0, most / whole) for key, share in shares.items()}
+    claim = {key: share * min(1.0, most / whole) for key, share in shares.items()} if whole else {}
     return claim if claim and not found.explains else claim | {_STOOD: most}
 
 
@@ -137,7 +135,7 @@ class Claims:
         taken: dict[str, float] = {}
         claim = claimed(self.rows, found)
         wanted = sum(claim.values())
-        for key, share in claim.items():
+        for key, share in claim.items() if wanted else ():
             if not at_most and self._is_work(key):
                 continue
             known = self._owners.get(key, {})
