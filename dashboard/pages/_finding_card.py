@@ -15,6 +15,7 @@ from whyidle.dashboard.views.patches import Diff
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.render import finding_text
+from whyidle.monitor.render.finding_text import FindingText
 
 
 def head(finding: FindingJson, places: Sequence[CodeLocation], run: int) -> None:
@@ -50,20 +51,20 @@ def body(
     finding: FindingJson, places: Sequence[CodeLocation], diff: Diff | None = None, run: int = 0
 ) -> None:
     """Write the evidence, the code, and the fix."""
+    said = finding_text.of(finding)
     left, right = st.columns([6, 5], gap="medium")
     with left:
-        _evidence(finding)
+        _evidence(said)
         _places(places)
     with right:
         if diff is not None:
             _patch(finding, diff, run)
-        _remedies(finding)
+        _remedies(said)
         _besides(finding)
 
 
-def _evidence(finding: FindingJson) -> None:
+def _evidence(said: FindingText) -> None:
     widgets.title("Evidence")
-    said = finding_text.of(finding)
     _tables.table([(each.name, each.value, each.aged) for each in said.evidence], numbers=(1,))
 
 
@@ -79,12 +80,11 @@ def _places(places: Sequence[CodeLocation]) -> None:
             write(f'<p class="w-note">Its code is not shown: {safe(place.why_not)}.</p>')
 
 
-def _remedies(finding: FindingJson) -> None:
+def _remedies(said: FindingText) -> None:
     widgets.title("What to change")
-    remedies = finding_text.of(finding).remedies
-    if not remedies:
+    if not said.remedies:
         widgets.unknown("The fix", "none is known for the frameworks of this job")
-    for remedy in remedies:
+    for remedy in said.remedies:
         write(f"<div><b>{safe(remedy.framework)}</b>: {safe(remedy.text)}</div>")
         if remedy.code:
             st.code(remedy.code, language="python")

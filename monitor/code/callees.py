@@ -14,12 +14,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.code.source import tree_of
+from whyidle.monitor.code.source import Function, tree_of
 from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES
 
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES: Final = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
 _CONSTANTS: Final = (ast.Constant, ast.JoinedStr, ast.List, ast.Dict, ast.Set)
 _DISPLAYS: Final = (ast.JoinedStr, ast.Dict, ast.List, ast.Set)
@@ -103,7 +102,7 @@ class _Scope:
         self._itself: str | None = None
         self.is_class = False
         # Its own functions (``None``: several of a name), and what those give that were asked for.
-        self._functions: dict[str, _Function | None] = {}
+        self._functions: dict[str, Function | None] = {}
         self._given: dict[str, Calls] = {}
         # The functions that are being followed, one from within another.
         self.trail: _Trail = _Trail() if outer is None else outer.trail
@@ -196,7 +195,7 @@ class _Scope:
         self.trail.is_cut &= bool(self.trail)
         return self._given[name]
 
-    def _given_by(self, function: _Function) -> Calls:
+    def _given_by(self, function: Function) -> Calls:
         around = [x for x in function.decorator_list if _last(x) not in _AROUND]
         if any(self.kind(part) is Calls.FRAMEWORK for x in around for part in _parts(x)):
             return Calls.FRAMEWORK
@@ -302,7 +301,7 @@ class _Scope:
             }
         self._given.clear()
 
-    def _define(self, function: _Function) -> None:
+    def _define(self, function: Function) -> None:
         if not any(_last(x) == "overload" for x in function.decorator_list):
             several = function.name in self._functions
             self._functions[function.name] = None if several else function

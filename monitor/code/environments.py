@@ -95,8 +95,8 @@ def played(file: str) -> Played:
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     device = {name for node in nodes for name in _of_device(node)}
     found = [x for x in calls if _advances(x, given.get(id(x)), begun, loops)]
-    functions = [node for node in nodes if isinstance(node, Function)]
-    plain = {each.name for each in functions if not variables(each) & device}
+    defined = [node for node in nodes if isinstance(node, Function)]
+    plain = {each.name for each in defined if not variables(each) & device}
     found += [x for x in calls if dotted(x.func) in plain and _plays(x, given.get(id(x)), loops)]
     host = [node for node in classes if not variables(node) & device]
     many = [x for x in found if _gives_arrays(given.get(id(x)), _around(x, loops))]

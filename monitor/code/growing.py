@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from whyidle.monitor.code.source import callee, dotted, tree_of, variables, written
+from whyidle.monitor.code.source import Function, callee, dotted, tree_of, variables, written
 from whyidle.monitor.code.trains import trains
 from whyidle.monitor.runs.stacks import CodeLine
 
@@ -24,7 +24,6 @@ _MAKES: Final = re.compile(
     r"|constant|convert_to_tensor|stack)"
 )
 _Loop = ast.For | ast.While
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Growth(NamedTuple):
@@ -101,7 +100,7 @@ def _kept(file: str) -> dict[int, int]:
     tree = tree_of(file)
     found: dict[int, int] = {}
     for node in () if tree is None else ast.walk(tree):
-        if isinstance(node, _Function):
+        if isinstance(node, Function):
             assigned = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
             at = next((each.lineno for each in assigned if _keeps(each, node)), None)
             if at is not None:
@@ -110,7 +109,7 @@ def _kept(file: str) -> dict[int, int]:
     return found
 
 
-def _keeps(node: ast.Assign, function: _Function) -> bool:
+def _keeps(node: ast.Assign, function: Function) -> bool:
     """Tell whether something that was there before the call grows, and stays after it."""
     if not isinstance(node.value, ast.Call):
         return False

@@ -18,6 +18,7 @@ from typing import Final
 
 from whyidle.monitor.code.environments import step_line
 from whyidle.monitor.code.source import (
+    Function,
     callee,
     calls,
     dotted,
@@ -31,7 +32,6 @@ from whyidle.monitor.code.trains import is_training, trains_at
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.runs.stacks import CodeLine
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
 Spot = tuple[str, int, int]
 Loop = ast.For | ast.While | Comprehension

@@ -161,8 +161,9 @@ def _renewed(node: ast.Assign | ast.AugAssign, named: Named) -> Iterator[ast.exp
         return
     given = {written(each) for each in node.value.args}
     given |= {written(each.value) for each in node.value.keywords}
-    is_step = _STEPS.fullmatch(function) is not None and not any(named(function))
-    is_step = is_step and not _SOLVES.fullmatch(name)
+    is_step = _STEPS.fullmatch(function) is not None and not (
+        _SOLVES.fullmatch(name) or any(named(function))
+    )
     for target in node.targets:
         several = target.elts if isinstance(target, ast.Tuple) else [target]
         for each in several:

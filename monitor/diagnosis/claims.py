@@ -17,7 +17,7 @@ from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.window import Window
 
-# Less than so much of what it claims leaves a finding its own word.
+# Of whose claim others have more than this, that has no word of its own.
 MOST_OF: Final = 0.5
 At: TypeAlias = tuple[str, int]
 Key: TypeAlias = int | At | Slice | str
@@ -34,15 +34,8 @@ class Row:
     # As the main thread was sampled meanwhile; ``None``: nothing says where it was.
     host: HostRow | None = None
     phase: Phase = Phase.STEP
-
-    @property
-    def at(self) -> frozenset[At]:
-        """All lines that it lies under."""
-        return frozenset() if self.host is None else _lines(self.host)
-
-
-def _lines(host: HostRow) -> frozenset[At]:
-    return frozenset((line.file, line.line) for line in (*host.frames, host.begins) if line)
+    # All lines that it lies under.
+    at: frozenset[At] = frozenset()
 
 
 def account(window: Window) -> tuple[Row, ...]:
@@ -68,8 +61,14 @@ def account(window: Window) -> tuple[Row, ...]:
             found.append(Row(part, share))
         elif share > 0 and host is not None:
             scale = share / whole
-            found += [Row(part, scale * row.share, row, host.phase_of(row)) for row in mine]
+            found += [
+                Row(part, scale * row.share, row, host.phase_of(row), _under(row)) for row in mine
+            ]
     return tuple(found)
+
+
+def _under(row: HostRow) -> frozenset[At]:
+    return frozenset((line.file, line.line) for line in (*row.frames, row.begins) if line)
 
 
 def about(rows: Sequence[Row], found: Found) -> list[int]:

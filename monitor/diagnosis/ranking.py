@@ -19,9 +19,12 @@ CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "cpu_starved": ("few_cpus_allowed",),
     "eager_launch_bound": ("python_loop_over_batch",),
     "eager_tensorflow": ("retracing", "python_loop_over_batch"),
+    # The exchange lasts until the late rank has come.
     "exposed_communication": ("straggler_rank",),
     "gil_contention": ("input_starved",),
+    # What is compiled for each length is known by its name.
     "growing_sequence": ("retracing",),
+    # Where the pieces are many and small, it is their number that costs.
     "host_resident_data": ("many_small_copies",),
     "input_starved": ("few_cpus_allowed",),
     "many_small_copies": ("python_loop_over_batch", "unjitted_step"),
@@ -51,9 +54,9 @@ class Finding:
     found: Found
     # How much of the time the account has of it, as no useful work; ``None``: nothing says so.
     measured: float | None = None
-    # Rules whose findings this one explains, or that share its slice and have less of it.
+    # Rules whose findings are symptoms of this one, or mostly about the same part of the time.
     also_seen: tuple[str, ...] = ()
-    # Another finding stands for the same slice, or is the cause of this.
+    # Another finding is the cause of this.
     behind: str | None = None
 
     @property

@@ -40,18 +40,16 @@ def roles(line: Line) -> frozenset[Role]:
 def kind_of(file: str) -> Kind | None:
     """Return whose work the calls of a file's package are; ``None``: no package is known."""
     found = _place(file)
-    package = None if found is None else TABLE.get(found[0])
-    return None if package is None else package.kind
+    return None if found is None or found[0] not in TABLE else TABLE[found[0]].kind
 
 
 @lru_cache(maxsize=16384)
 def _roles(file: str, function: str) -> frozenset[Role]:
     found = _place(file)
-    package = None if found is None else TABLE.get(found[0])
-    if package is None or found is None:
+    if found is None or found[0] not in TABLE:
         return frozenset()
-    at = f"{found[1]} {function}"
-    return frozenset(role for role, look in package.looks.items() if look.fullmatch(at))
+    looks, at = TABLE[found[0]].looks, f"{found[1]} {function}"
+    return frozenset(role for role, look in looks.items() if look.fullmatch(at))
 
 
 def package_of(file: str) -> str | None:

@@ -205,5 +205,4 @@ step = jax.jit(step, donate_argnums=(0,), compiler_options=options)""",
         ),
     },
     detect=detect,
-    # The exchange lasts until the late rank has come.
 )

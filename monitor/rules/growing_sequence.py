@@ -131,5 +131,4 @@ _, tokens = jax.lax.scan(next_token, (keys, token), jnp.arange(longest))  # unde
     },
     detect=detect,
     paced_by="samples",
-    # What is compiled for each length is known by its name.
 )

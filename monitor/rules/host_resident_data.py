@@ -217,5 +217,4 @@ for first in range(0, len(images), batch):
         ),
     },
     detect=detect,
-    # Where the pieces are many and small, it is their number that costs.
 )
