@@ -53,7 +53,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import julia
-from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.pages import FAULT_S, PAGE
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
@@ -198,7 +198,7 @@ def _of_emptied(window: Window, where: tuple[Place, ...]) -> Found | None:
     if share - error < LEAST:
         return None
     return Found(
-        gain=Gain.between(*lost_in(window, share, error)),
+        gain=comes_back(window, share - error, share + error, Side.GPU),
         evidence=(Evidence.of("main thread empties the cache", window.job.sampled(share)),),
         where=where,
         slice=Slice.IDLE_ALLOC,

@@ -44,7 +44,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -116,7 +116,9 @@ def _gain(window: Window) -> Gain | None:
     """Return what comes back: the copies of the model, and the turns that the threads take."""
     trace, copies = window.gpu_trace, _share(window, Role.SPREAD)
     if trace is None:
-        return of_work(window, BACK_LEAST * copies, copies) if copies >= LEAST else None
+        return (
+            comes_back(window, BACK_LEAST * copies, copies, Side.HOST) if copies >= LEAST else None
+        )
     exposed = [trace.share(part) for part in (Slice.EXPOSED_COMM, Slice.EXPOSED_COPY)]
     moved = sum(part.value for part in exposed if part is not None)
     turns = trace.share(Slice.IDLE_DISPATCH)

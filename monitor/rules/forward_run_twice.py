@@ -51,7 +51,7 @@ from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.passes import IdlePass, idle_pass
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
@@ -91,7 +91,7 @@ def detect(window: Window) -> Verdict:
 def _of_samples(window: Window, account: HostAccount, idle: IdlePass) -> Found:
     error = account.error(idle.share)
     return Found(
-        gain=of_work(window, idle.share - error, idle.share + error),
+        gain=comes_back(window, idle.share - error, idle.share + error, Side.HOST),
         evidence=(
             Evidence.of("in a pass that trains nothing", window.job.sampled(idle.share)),
             Evidence("a pass that trains is at line", str(idle.trains.line), "", SAMPLES),

@@ -44,7 +44,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals import julia
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import of_slice, seen
 from whyidle.monitor.signals.window import Window
 
@@ -113,7 +113,7 @@ def _gain(window: Window, pauses: Measure, *, asked: bool) -> Gain:
         most += _slowed(window, pauses.value)
     if window.host is None or together > most:
         return Gain.between(pauses.value * least, max(most, together))
-    return of_work(window, pauses.value * least, most)
+    return comes_back(window, pauses.value * least, most, Side.HOST)
 
 
 def _of_ranks(window: Window) -> float:

@@ -32,7 +32,7 @@ from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need,
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
@@ -52,7 +52,7 @@ def detect(window: Window) -> Verdict:
     # Who gets the lock still has to get a core.
     delay = window.job.means.get(m.JOB_MAIN_THREAD_WAIT, 0.0)
     return Found(
-        gain=of_work(window, locked - error, locked + error + delay),
+        gain=comes_back(window, locked - error, locked + error + delay, Side.HOST),
         evidence=(Evidence.of("main thread waits for Python's lock", window.job.sampled(locked)),),
         where=_where(window, locked),
         slice=Slice.IDLE_DISPATCH,

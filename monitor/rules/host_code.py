@@ -57,7 +57,7 @@ from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow, by_
 from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.asides import is_aside
 from whyidle.monitor.signals.cores import RUNNERS, Runner
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -151,7 +151,7 @@ def _title(
 
 def _gain(window: Window, account: HostAccount, surely: float, unclear: float) -> Gain:
     low, high = (surely - account.error(surely), surely + unclear + account.error(surely + unclear))
-    return of_work(window, low, high)
+    return comes_back(window, low, high, Side.HOST)
 
 
 def _evidence(

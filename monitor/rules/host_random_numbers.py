@@ -45,7 +45,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
@@ -109,7 +109,7 @@ def detect(window: Window) -> Verdict:
     is_deque = any(_is_of_a_deque(place) for place in doing.where[:1])
     # Whatever the numbers themselves cost, and wherever they could be drawn.
     least, most = (OF_DEQUE_LEAST, OF_DEQUE_MOST) if is_deque else _back(window, doing)
-    gain = of_work(window, least * (share - error), most * min(1.0, share + error))
+    gain = comes_back(window, least * (share - error), most * min(1.0, share + error), Side.HOST)
     if gain.high < LEAST_SHARE:
         return None
     return Found(

@@ -48,7 +48,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
 from whyidle.monitor.signals.waiting import busy, idle_slice
@@ -110,7 +110,9 @@ def _of_lines(
     # Beside the thread that launches, others may copy: how long they do is not seen.
     beside = least < LEAST_OF_SAMPLES and window.works_ahead
     return Found(
-        gain=None if beside else of_work(window, BACK_LEAST * (share - error), share + error),
+        gain=None
+        if beside
+        else comes_back(window, BACK_LEAST * (share - error), share + error, Side.HOST),
         evidence=(Evidence.of("main thread hands data over", window.job.sampled(share)),),
         where=own(handed),
         slice=Slice.EXPOSED_COPY,

@@ -74,7 +74,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
-from whyidle.monitor.signals.gain import freed_cores, of_work, waits_for_device
+from whyidle.monitor.signals.gain import Side, comes_back, waits_for_device
 from whyidle.monitor.signals.loading import Loader
 from whyidle.monitor.signals.loading_cause import (
     MOST_LINES,
@@ -377,11 +377,11 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
     if account is None or window.device != "cpu" or not account.lines:
         return None
     taken = account.runs[Runner.HELPERS]
-    freed = freed_cores(window, taken)
-    if freed is None or freed[0] < max(LEAST_OF_LOOKS, 0.0 if waits is None else waits.value):
+    freed = comes_back(window, taken, taken, Side.CORES)
+    if freed.low < max(LEAST_OF_LOOKS, 0.0 if waits is None else waits.value):
         return None
     return Found(
-        gain=Gain.between(*freed),
+        gain=freed,
         evidence=(
             Evidence.of("cores that loading takes", job.measure(taken, "cores", "procfs")),
             Evidence.of("cores", job.measure(account.cores, "cores", "procfs")),
@@ -435,7 +435,7 @@ def _of_samples(window: Window, doing: Activity) -> Verdict:
     if account is None or window.device is None:
         return window.lacks(Need.TRACE)
     error = step_samples(window.job).error(read)
-    gain = of_work(window, read - error, read + error)
+    gain = comes_back(window, read - error, read + error, Side.HOST)
     if gain.high < LEAST_OF_LOOKS:
         return None
     return Found(

@@ -33,7 +33,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import ReadBack
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import own
@@ -149,7 +149,7 @@ def _without_trace(window: Window, copied: Measure, share: Measure) -> Verdict:
     if window.host is None:
         return window.lacks(Need.TRACE)
     error = step_samples(window.job).error(share.value)
-    gain = of_work(window, BACK_LEAST * (share.value - error), share.value + error)
+    gain = comes_back(window, BACK_LEAST * (share.value - error), share.value + error, Side.HOST)
     evidence = (
         Evidence.of("read back", copied),
         Evidence.of("main thread on the lines that read", share),

@@ -49,7 +49,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import of_slice, own, seen
 from whyidle.monitor.signals.waiting import busy
@@ -144,7 +144,9 @@ def _of_jax(window: Window, number: Measure, each_s: float | None) -> Found | No
     if account is None or not share:
         return _without_samples(window, number, saved)
     error, around = account.error(share), _around(account, put)
-    gain = of_work(window, BACK_LEAST * saved * max(0.0, share - error), saved * (around + error))
+    gain = comes_back(
+        window, BACK_LEAST * saved * max(0.0, share - error), saved * (around + error), Side.HOST
+    )
     if share < error or gain.expected < LEAST:
         return None
     handed = Evidence.of("main thread hands data over", window.job.sampled(share))
@@ -182,7 +184,7 @@ def _without_samples(window: Window, number: Measure, saved: float) -> Found | N
         return None
     own_time = trace.in_calls(_JAX_PUT)
     most = own_time + number.value * CALL_S / step.value
-    gain = of_work(window, BACK_LEAST * saved * own_time, saved * min(1.0, most))
+    gain = comes_back(window, BACK_LEAST * saved * own_time, saved * min(1.0, most), Side.HOST)
     if gain.expected < LEAST:
         return None
     evidence = (

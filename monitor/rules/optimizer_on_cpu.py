@@ -33,7 +33,7 @@ from typing import Any, Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.operators import optimizers_of
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
@@ -57,9 +57,9 @@ def detect(window: Window) -> Verdict:
     here = _on_cpu(window)
     if not here or takes.value < LEAST:
         return None
-    least, most = lost_in(window, takes.value)
+    idle = comes_back(window, takes.value, takes.value, Side.GPU)
     return Found(
-        gain=Gain.between(least * BACK[0], most * BACK[1]),
+        gain=Gain.between(idle.low * BACK[0], idle.high * BACK[1]),
         evidence=(
             Evidence.of("time in optimizers", takes),
             *(

@@ -45,7 +45,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.gain import of_waits
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
@@ -150,7 +150,7 @@ def _of_turns(window: Window, reads: Measure | None) -> Verdict:
         spent = window.job.sampled(seen) if seen else spent
     if spent is None:
         return window.lacks(Need.INSIDE)
-    gain = of_waits(window, spent.value)
+    gain = comes_back(window, spent.value, spent.value, Side.AHEAD)
     if gain.high < LEAST_SHARE:
         return None
     evidence = [Evidence.of("main thread in reads", spent)]

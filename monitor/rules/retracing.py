@@ -60,7 +60,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.eager import CONTROL
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
 from whyidle.monitor.signals.sampling import SURE
 from whyidle.monitor.signals.user_lines import asking, own
@@ -343,7 +343,7 @@ def _beside(window: Window, gain: Gain) -> Gain:
     """Return what is left of it where a trace of whole steps shows the device at work meanwhile."""
     if window.trace is None:
         return gain
-    stays = of_work(window, gain.low, gain.high)
+    stays = comes_back(window, gain.low, gain.high, Side.HOST)
     if window.device != "cpu":
         return Gain(min(gain.low, stays.low), min(gain.high, stays.high))
     # There the compiler takes cores from that work, which then takes longer than without it.

@@ -38,7 +38,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostAccount, HostRow
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.window import Window
 
 # Every program makes a tensor of a list now and then: less is not worth a person's time.
@@ -62,7 +62,7 @@ def detect(window: Window) -> Verdict:
     if high < LEAST:
         return None
     sure = max(0.0, low - account.error(low)) * (1.0 - LEFT)
-    gain = of_work(window, sure, min(1.0, high + account.error(high)))
+    gain = comes_back(window, sure, min(1.0, high + account.error(high)), Side.HOST)
     if gain.high < LEAST:
         return None
     return Found(

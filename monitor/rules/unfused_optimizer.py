@@ -46,7 +46,7 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.operators import optimizers_of, tensors_of
 from whyidle.monitor.signals.user_lines import making
 from whyidle.monitor.signals.window import Window
@@ -98,7 +98,7 @@ def detect(window: Window) -> Verdict:
     least, most = (takes.value * share, takes.value) if share < 1 else (takes.value,) * 2
     low, high = min(loop.back[0] for loop in loops), max(loop.back[1] for loop in loops)
     on_gpu = window.device == "gpu"
-    surely, perhaps = (lost_in(window, least)[0], most) if on_gpu else (least, most)
+    surely, perhaps = (comes_back(window, least, most, Side.GPU).low if on_gpu else least), most
     gain = Gain.between(surely * low, perhaps * high)
     is_asked = any(loop.is_asked for loop in loops)
     return Found(

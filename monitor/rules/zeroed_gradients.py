@@ -28,12 +28,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from whyidle.monitor.code.source import line_of
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Verdict
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
@@ -58,7 +58,7 @@ def detect(window: Window) -> Verdict:
             lines[line] = lines.get(line, 0.0) + part / share
     return Found(
         # Nothing says whether the GPU waits for it, nor how long its own kernels take.
-        gain=Gain.between(0.0, lost_in(window, share)[1]),
+        gain=comes_back(window, 0.0, share, Side.GPU),
         evidence=(
             Evidence.of("main thread: fills gradients with zeros", window.job.sampled(share)),
         ),

@@ -13,7 +13,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
 from whyidle.monitor.signals.acts import BESIDE, STOPPING, WORDS, Phase
-from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.window import Window
 
 # Every program does a little besides its steps: less is not worth a person's time.
@@ -71,7 +71,7 @@ class Taken:
         high = (self.most + account.error(self.most)) * more
         if all(row.phase in STOPPING for row in self.rows):
             return Gain.between(low, high)
-        return of_work(window, low, high)
+        return comes_back(window, low, high, Side.HOST)
 
     def evidence(self, window: Window) -> tuple[Evidence, ...]:
         """Return by class what the thread did there, and how often if that was seldom."""

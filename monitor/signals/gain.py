@@ -1,12 +1,15 @@
-"""What a step gains when its main thread has less to do, or waits no longer: the model of it.
+"""What a step gains by a fix: one model, by whose time the fix saves.
 
 Two work on a step, the main thread and the device. Side by side the slower one sets the pace; in
 turns they add up. Which of the two holds is seen only in part: the new step takes at least the
 longer of what is left of both, at most their sum, and never more than the old one. Where a CPU
-computes, both need its cores.
+computes, both need its cores, and so do loaders: that is said here, and in no rule.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import MOST_LOST, Gain
@@ -14,15 +17,39 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.cores import FULL, Runner
 from whyidle.monitor.signals.waiting import busy
-from whyidle.monitor.signals.window import Window
+
+if TYPE_CHECKING:
+    from whyidle.monitor.signals.window import Window
 
 
-def of_work(window: Window, least: float, most: float) -> Gain:
-    """Return what comes back when the main thread saves between two shares of its time."""
-    return Gain(_back(window, least)[0], _back(window, most)[1])
+class Side(StrEnum):
+    """Whose time a fix saves. What comes back in full needs no model: ``Gain.between``."""
+
+    # The main thread has less to do.
+    HOST = "host"
+    # It waits for what it reads, and can prepare the next step instead.
+    AHEAD = "ahead"
+    # Of the host's time what a GPU stands idle in.
+    GPU = "gpu"
+    # Cores, not shares of the time: others compute on them.
+    CORES = "cores"
 
 
-def _back(window: Window, saved: float) -> tuple[float, float]:
+def comes_back(window: Window, low: float, high: float, side: Side) -> Gain:
+    """Return what a step gains where a fix saves between two shares of somebody's time."""
+    match side:
+        case Side.HOST:
+            return Gain(_of_host(window, low)[0], _of_host(window, high)[1])
+        case Side.AHEAD:
+            return Gain(_ahead(window, low).low, _ahead(window, high).high)
+        case Side.GPU:
+            least, most = _idle(window)
+            return Gain.between(low + least - 1, min(high, most))
+        case Side.CORES:
+            return Gain.between(_freed(window, low)[0], _freed(window, high)[1])
+
+
+def _of_host(window: Window, saved: float) -> tuple[float, float]:
     saved = min(MOST_LOST, max(0.0, saved))
     device = _works(window)
     if window.device == "cpu" and not window.works_ahead:
@@ -37,8 +64,8 @@ def _back(window: Window, saved: float) -> tuple[float, float]:
     low, high = (max(0.0, min(saved, 1.0 - max(works, 1.0 - saved))) for works in device[::-1])
     # Whoever waits for nothing keeps the device waiting; a wait for a GPU's queue is not seen.
     low = min(low, max(sure if window.device == "cpu" else 0.0, 1.0 - turns))
-    freed = freed_cores(window, saved) if window.device == "cpu" else None
-    return (low, high) if freed is None else (min(saved, max(low, freed[0])), max(high, freed[1]))
+    freed = _freed(window, saved) if window.device == "cpu" else (0.0, 0.0)
+    return min(saved, max(low, freed[0])), max(high, freed[1])
 
 
 def waits_for_device(window: Window) -> float | None:
@@ -64,22 +91,17 @@ def _works(window: Window) -> tuple[float, float] | None:
     return (min(known), max(known)) if known else None
 
 
-def of_waits(window: Window, waiting: float) -> Gain:
-    """Return what comes back when the main thread prepares the next step while the device works.
-
-    ``waiting`` is the share of its time in which it waits for what it reads.
-    """
+def _ahead(window: Window, waiting: float) -> Gain:
     trace, cores = window.trace, window.cores
     if trace is None:
         # How long the device works is not known: perhaps all of the time.
         return Gain(0.0, waiting)
     work, host = busy(trace), 1.0 - waiting
-    if window.device == "gpu" or cores is None:
-        high = max(0.0, 1.0 - max(work, host))
-        return Gain(high / 2, high)
     # At best its operations are all that is left of the wait. What lies between them is the way to
     # a thread that has gone to sleep, and one with work ahead of it does not.
     high = max(0.0, 1.0 - max(work, host))
+    if window.device == "gpu" or cores is None:
+        return Gain(high / 2, high)
     # Or who waits for a CPU backend waits for work, also between two operations of it.
     sync = trace.share(Slice.IDLE_SYNC)
     work = max(work + (sync.value if sync else 0.0), min(waiting, 1.0))
@@ -91,17 +113,30 @@ def of_waits(window: Window, waiting: float) -> Gain:
     return Gain(max(0.0, min(high, 1.0 - work - host / cores.value)), high)
 
 
-def freed_cores(window: Window, taken: float) -> tuple[float, float] | None:
+def _freed(window: Window, taken: float) -> tuple[float, float]:
     """Return the least and the most that a step gains by cores that compute and are freed for it.
 
-    ``taken`` is in cores. ``None``: some are free, or how many is not known. At least the work is
-    less by so much. At most a step stands still while any of its threads has no core.
+    Nothing where some are free, or how many is not known. At least the work is less by so much. At
+    most a step stands still while any of its threads has no core.
     """
     account = window.core_account
     if account is None or not account.is_full:
-        return None
+        return 0.0, 0.0
     if account.runs[Runner.THREADS] <= (1 - FULL) * account.cores:
         # One thread alone needs a core: how long it waits for that is measured.
         return 0.0, window.job.means.get(m.JOB_MAIN_THREAD_WAIT, 0.0)
     share = min(1.0, taken / account.cores)
     return share, 1.0 - (1.0 - share) ** max(1.0, account.cores)
+
+
+def _idle(window: Window) -> tuple[float, float]:
+    """Return the least and the most of the time in which the job's GPU stands idle."""
+    trace = window.gpu_trace
+    if trace is not None:
+        parts = [trace.share(part) for part in Slice if part.idle]
+        share = min(1.0, sum(part.value for part in parts if part is not None))
+        return share, share
+    used = [g.means.get(m.GPU_UTILISATION) for g in window.job.gpus if g.owned]
+    known = [share for share in used if share is not None]
+    # A moment counts as used where any kernel ran in it: at least the rest is idle.
+    return (1 - max(known) if known else 0.0), 1.0
