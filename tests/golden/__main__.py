@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import fcntl
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from tests.golden import GOLDEN, WITH_SOURCE, Subject, golden, said, subjects
@@ -35,7 +37,10 @@ def main() -> None:
     if given.json:
         print(json.dumps({each.name: each.answer() for each in chosen}, indent=1, sort_keys=True))
         return
-    sys.exit(compare(chosen, write=given.write, whole=not given.name))
+    with (Path(tempfile.gettempdir()) / "whyidle-golden.lock").open("w") as alone:
+        # Programs lie where they were recorded: one run at a time.
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        sys.exit(compare(chosen, write=given.write, whole=not given.name))
 
 
 def compare(chosen: list[Subject], *, write: bool, whole: bool) -> bool:
