@@ -44,11 +44,11 @@ def timed(windows: Path) -> list[Callable[[], bool]]:
 
 
 def _asked(rule: str, dumped: dict[str, Any], measured: float) -> Callable[[], bool | None]:
-    detect = rules.load()[rule].detect
+    judge = rules.load()[rule].judge
     window = load(dumped)
 
     def ask() -> bool | None:
-        verdict = detect(window)
+        verdict = judge(window)
         if not isinstance(verdict, Found) or verdict.gain is None:
             return None
         return is_inside(verdict.gain.speedup, measured)

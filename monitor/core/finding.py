@@ -233,4 +233,13 @@ class NotChecked:
     what: str = ""
 
 
+class Lacking(Exception):  # noqa: N818  what was not measured, not a defect of ours
+    """A rule cannot judge: its verdict says what would allow it to."""
+
+    def __init__(self, verdict: NotChecked) -> None:
+        """Take the verdict."""
+        super().__init__(verdict.need)
+        self.verdict = verdict
+
+
 Verdict = Found | NotChecked | None

@@ -129,7 +129,7 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
             continue
         breathe()
         try:
-            verdicts[name] = rule.detect(window)
+            verdicts[name] = rule.judge(window)
         except Contradiction as error:
             contradictions[name] = str(error)
             verdicts[name] = NotChecked(Need.LONGER, f"its signals contradict each other: {error}")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
-from whyidle.monitor.core.finding import Fix, Framework, Verdict
-from whyidle.monitor.signals.window import Window
+from whyidle.monitor.core.finding import Fix, Framework, Lacking, Verdict
+from whyidle.monitor.signals.window import Device, Window
 
 # What rules cite: "D2 §4" is a section of the second.
 DOCUMENTS: Final = {
@@ -43,8 +43,22 @@ class Rule:
     fixes: Mapping[Framework, Fix]
     detect: Detect
     kind: Kind = Kind.TIME
+    # It is silent about jobs that are known to use none of these, or to compute elsewhere.
+    only: tuple[Framework, ...] = ()
+    device: Device | None = None
     # What gets faster: where the fix makes a step larger, only the samples show it.
     paced_by: Literal["steps", "samples"] = "steps"
     # Filled in by ``rules.load``.
     id: str = field(default="", compare=False)
     page: str = field(default="", compare=False, repr=False)
+
+    def judge(self, window: Window) -> Verdict:
+        """Ask it about a job: nothing of one that it is not about; raises ``Contradiction``."""
+        if self.only and window.frameworks and not any(map(window.uses, self.only)):
+            return None
+        if self.device is not None and window.device not in {self.device, None}:
+            return None
+        try:
+            return self.detect(window)
+        except Lacking as lacking:
+            return lacking.verdict

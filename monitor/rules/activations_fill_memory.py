@@ -54,9 +54,9 @@ Program = Mapping[str, Any]
 
 def detect(window: Window) -> Verdict:
     """Judge what fills the memory."""
-    memory = device_memory(window)
-    if memory is None:
-        return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
+    memory = window.needed(
+        device_memory(window), Need.GPU if window.device == "cpu" else Need.INSIDE
+    )
     if not memory.is_near or _recomputes(window):
         return None
     batch = window.fact("batch_size")

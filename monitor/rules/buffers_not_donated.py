@@ -70,8 +70,6 @@ Program = Mapping[str, Any]
 
 def detect(window: Window) -> Verdict:
     """Judge the programs that the agent has looked at."""
-    if window.frameworks and not window.uses("jax"):
-        return None
     programs = window.fact("largest_executables")
     if not programs:
         return window.lacks(Need.INSIDE)
@@ -163,6 +161,7 @@ step = jax.jit(train_step, donate_argnums=(0,))
 state, loss = step(state, batch)  # the old state is gone""",
         ),
     },
+    only=("jax",),
     detect=detect,
     kind=Kind.MEMORY,
 )

@@ -32,24 +32,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Fix, Need, Verdict
+from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.asides import found, of_phase
-from whyidle.monitor.signals.window import Window
 
 # A tenth as often. In a thread, a copy to memory that is new takes three quarters as long as
 # torch.save to a page cache (64 MB, PyTorch 2.13), and next to nothing beside a network drive.
 LEFT: Final = 0.1
-
-
-def detect(window: Window) -> Verdict:
-    """Judge the time in what saves."""
-    if window.host is None:
-        return window.lacks(Need.INSIDE)
-    saving = of_phase(window.host, Phase.CHECKPOINT)
-    return None if saving is None else found(window, saving, LEFT)
-
 
 rule = Rule(
     title="Saving checkpoints stops the job",
@@ -79,5 +69,5 @@ if step % 1000 == 0:  # was: step % 100
     saved = saver.submit(np.savez, "latest.npz", *leaves)""",
         ),
     },
-    detect=detect,
+    detect=phase(Phase.CHECKPOINT, left=LEFT),
 )

@@ -37,11 +37,7 @@ MINUTE_S: Final = 60.0
 
 def detect(window: Window) -> Verdict:
     """Judge the time spent compiling what no cache had."""
-    if window.frameworks and not window.uses("jax"):
-        return None
-    caches = window.fact("compilation_cache")
-    if caches is None:
-        return window.lacks(Need.INSIDE)
+    caches = window.needed(window.fact("compilation_cache"), Need.INSIDE)
     found = [each for each in window.job.compiled if each.framework == "jax"]
     # A function that a cache had in part took its time for the others.
     seconds = (
@@ -73,5 +69,6 @@ rule = Rule(
             'jax.config.update("jax_compilation_cache_dir", "/var/tmp/jax_cache")',
         ),
     },
+    only=("jax",),
     detect=detect,
 )

@@ -36,7 +36,7 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
@@ -53,17 +53,10 @@ _ASKS: Final = re.compile(r"cudnn\.benchmark\s*=|benchmark\s*=\s*True")
 
 def detect(window: Window) -> Verdict:
     """Judge how long the host is in convolutions."""
-    if window.frameworks and not window.uses("pytorch"):
-        return None
-    benchmark = window.fact("cudnn_benchmark")
-    if benchmark is None:
-        return window.lacks(Need.INSIDE)
+    benchmark = window.needed(window.fact("cudnn_benchmark"), Need.INSIDE)
     if benchmark is not True or window.device != "gpu":
         return None
-    trace = window.gpu_trace
-    if trace is None or trace.steps < LEAST_STEPS:
-        return window.lacks(Need.GPU_TRACE if trace is None else Need.LONGER_TRACE)
-    return _tried(window, trace)
+    return _tried(window, window.whole_steps_on_gpu())
 
 
 def _tried(window: Window, trace: Traced) -> Found | None:
@@ -98,5 +91,6 @@ rule = Rule(
             "torch.backends.cudnn.benchmark = False",
         ),
     },
+    only=("pytorch",),
     detect=detect,
 )

@@ -60,17 +60,13 @@ BACK_LEAST: Final = 0.5
 
 def detect(window: Window) -> Verdict:
     """Find the wrapper, and what it takes."""
-    if window.frameworks and not window.uses("pytorch"):
-        return None
     said = _said(window)
     sampled = _share(window, Role.REPLICATE)
     calls = None if window.gpu_trace is None else _calls(window.gpu_trace)
     if not said and sampled < LEAST and not calls:
         is_known = window.job.inside or bool(window.job.leaves) or window.gpu_trace is not None
         return None if is_known else window.lacks(Need.INSIDE)
-    gpus = _gpus(window)
-    if gpus is None:
-        return window.lacks(Need.GPU, "how many of them the process uses")
+    gpus = window.needed(_gpus(window), Need.GPU, "how many of them the process uses")
     if gpus.value < 2:
         return None
     gain = _gain(window)
@@ -176,5 +172,6 @@ model = DistributedDataParallel(model.to(device))  # in place of nn.DataParallel
 loader = DataLoader(dataset, batch_size=64, sampler=DistributedSampler(dataset))""",
         ),
     },
+    only=("pytorch",),
     detect=detect,
 )

@@ -81,11 +81,7 @@ _FORBIDS: Final = re.compile(r"clip_grad_norm|weight_decay\s*=\s*(?!0(\.0*)?\b)"
 
 def detect(window: Window) -> Verdict:
     """Judge what the gradients of embeddings take, beside looking them up."""
-    if (window.frameworks and not window.uses("pytorch")) or window.device == "gpu":
-        return None
-    trace = window.trace
-    if trace is None:
-        return window.lacks(Need.TRACE)
+    trace = window.needed(window.trace, Need.TRACE)
     looked_up, gradient = trace.in_calls(_LOOKED_UP), trace.in_calls(TABLE_GRADIENT)
     if not looked_up or gradient < max(LEAST, LEAST_RATIO * looked_up):
         return None
@@ -153,5 +149,7 @@ of_table = torch.optim.SparseAdam(table.parameters(), lr=1e-3)
 of_rest = torch.optim.Adam(rest.parameters(), lr=1e-3)""",
         ),
     },
+    only=("pytorch",),
+    device="cpu",
     detect=detect,
 )

@@ -75,9 +75,7 @@ class _Double(NamedTuple):
 
 def detect(window: Window) -> Verdict:
     """Judge the data types of parameters, products and arrays."""
-    double = _of_programs(window) or _of_arrays(window)
-    if double is None:
-        return window.lacks(Need.INSIDE)
+    double = window.needed(_of_programs(window) or _of_arrays(window), Need.INSIDE)
     if double.share < MOST_OF_IT:
         return None
     least, most = _back(window)

@@ -104,9 +104,7 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
 
 
 def _on_cpu(window: Window, trace: Traced) -> Verdict:
-    cost = overhead(window)
-    if cost is None:
-        return window.lacks(Need.STEPS)
+    cost = window.needed(overhead(window), Need.STEPS)
     batch = window.fact("batch_size")
     is_batched = isinstance(batch, int)
     small = (is_batched and batch < SMALL_BATCH) or small_calls(window, trace) is not None

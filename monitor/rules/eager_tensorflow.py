@@ -37,7 +37,6 @@ from whyidle.monitor.core.finding import (
     Fix,
     Found,
     Gain,
-    Need,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
@@ -68,11 +67,7 @@ SWITCHED_OFF: Final = Fix(
 
 def detect(window: Window) -> Verdict:
     """Judge the time in single operations."""
-    if window.frameworks and not window.uses("tensorflow"):
-        return None
-    host = window.host
-    if host is None:
-        return window.lacks(Need.INSIDE)
+    host = window.sampled
     # Samples do not tell a graph that is built from operations that run.
     tracing = window.job.means.get(m.JOB_COMPILE, 0.0)
     tracing = max(0.0, tracing - host.share(HostClass.COMPILE))
@@ -128,5 +123,6 @@ def step(x, y):
     return loss""",
         ),
     },
+    only=("tensorflow",),
     detect=detect,
 )

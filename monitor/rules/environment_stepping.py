@@ -40,7 +40,6 @@ from whyidle.monitor.core.finding import (
     Found,
     Framework,
     Gain,
-    Need,
     Place,
     Severity,
     Verdict,
@@ -84,9 +83,7 @@ _ONE: Final = (
 
 def detect(window: Window) -> Verdict:
     """Judge the time in environments."""
-    account = window.host
-    if account is None:
-        return window.lacks(Need.INSIDE)
+    account = window.sampled
     rows = [row for row in account.rows if row.phase is Phase.ENVIRONMENT]
     own = [row for row in rows if _is_own(row)]
     stepping = taken(account, own, is_sure=True)

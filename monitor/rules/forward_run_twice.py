@@ -110,9 +110,7 @@ def _of_programs(window: Window) -> Verdict:
     programs = window.fact("largest_executables")
     if not programs:
         return window.lacks(Need.INSIDE)
-    trace = window.trace
-    if trace is None:
-        return window.lacks(Need.TRACE)
+    trace = window.needed(window.trace, Need.TRACE)
     pair = next(_pairs(programs, trace), None)
     if pair is None:
         return None

@@ -35,8 +35,6 @@ from whyidle.monitor.signals.window import Window
 
 def detect(window: Window) -> Verdict:
     """Judge the source of what was compiled."""
-    if window.frameworks and not window.uses("jax"):
-        return None
     if not window.job.inside:
         return window.lacks(Need.INSIDE)
     # A job that somebody attaches to has long compiled what it runs.
@@ -86,6 +84,7 @@ for x in batches:
     params = step(params, x, fresh)""",
         ),
     },
+    only=("jax",),
     detect=detect,
     kind=Kind.ERROR,
 )

@@ -73,9 +73,9 @@ _ASKS: Final = re.compile(r"\bGC\.gc\((?!\s*false\b)")
 
 def detect(window: Window) -> Verdict:
     """Judge the time in Python's collector."""
-    pauses = window.share(Slice.IDLE_GC) if m.JOB_GC_PAUSE in window.job.means else None
-    if pauses is None:
-        return window.lacks(Need.INSIDE)
+    pauses = window.needed(
+        window.share(Slice.IDLE_GC) if m.JOB_GC_PAUSE in window.job.means else None, Need.INSIDE
+    )
     if max(pauses.value, _of_ranks(window)) < LEAST:
         return None
     asked, whose = _asked(window), "Julia" if julia.is_julia(window) else "Python"

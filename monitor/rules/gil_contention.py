@@ -28,7 +28,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Place, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Place, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -42,32 +42,23 @@ LEAST: Final = 0.05
 
 def detect(window: Window) -> Verdict:
     """Judge the waits for Python's lock."""
-    account = window.host
-    if account is None:
-        return window.lacks(Need.INSIDE)
+    account = window.sampled
     locked = account.share(HostClass.LOCK)
     error = account.error(locked)
     if locked - error < LEAST:
         return None
     # Who gets the lock still has to get a core.
     delay = window.job.means.get(m.JOB_MAIN_THREAD_WAIT, 0.0)
+    # The lines at which other threads had it; else those that waited for it.
+    lines = window.job.holders.lines()
+    held = own(Place(x.file, x.line, x.function, x.share * locked) for x in lines)
     return Found(
         gain=comes_back(window, locked - error, locked + error + delay, Side.HOST),
         evidence=(Evidence.of("main thread waits for Python's lock", window.job.sampled(locked)),),
-        where=_where(window, locked),
+        where=held or own(account.lines(lambda row: row.doing is HostClass.LOCK)),
         slice=Slice.IDLE_DISPATCH,
         confidence=Confidence.INFERRED,
     )
-
-
-def _where(window: Window, locked: float) -> tuple[Place, ...]:
-    """Return the lines at which other threads had the lock; else those that waited for it."""
-    account, lines = window.host, window.job.holders.lines()
-    held = (Place(x.file, x.line, x.function, x.share * locked) for x in lines)
-    found = own(held)
-    if found or account is None:
-        return found
-    return own(account.lines(lambda row: row.doing is HostClass.LOCK))
 
 
 _CODE: Final = """\

@@ -38,7 +38,6 @@ from whyidle.monitor.core.finding import (
     Evidence,
     Fix,
     Found,
-    Need,
     Place,
     Severity,
     Verdict,
@@ -62,9 +61,7 @@ _IN_STEPS: Final = frozenset({Phase.STEP, Phase.PERIODIC})
 
 def detect(window: Window) -> Verdict:
     """Judge loops that generate."""
-    account = window.host
-    if account is None:
-        return window.lacks(Need.INSIDE)
+    account = window.sampled
     shares: dict[CodeLine, float] = {}
     has_cache = False
     caching = caching_loops(row.frames for row in account.rows if row.phase in _IN_STEPS)

@@ -43,7 +43,6 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Knows,
-    Need,
     Place,
     Severity,
     Verdict,
@@ -69,9 +68,7 @@ MOST_PLACES: Final = 3
 
 def detect(window: Window) -> Verdict:
     """Judge the function of the user's that most of the host's own work is in."""
-    account = window.host
-    if account is None:
-        return window.lacks(Need.INSIDE)
+    account = window.sampled
     account = own_waits.own(window, account)
     rows = _of_one_place(account)
     surely = sum(row.share for row in rows if _is_own(account, row))

@@ -92,9 +92,7 @@ class Memory:
 
 def detect(window: Window) -> Verdict:
     """Judge the lines that draw."""
-    doing = drawing(window.job)
-    if doing is None:
-        return window.lacks(Need.INSIDE)
+    doing = window.needed(drawing(window.job), Need.INSIDE)
     share = doing.share.value
     if share < LEAST_SHARE:
         return None

@@ -77,8 +77,6 @@ Program = Mapping[str, Any]
 
 def detect(window: Window) -> Verdict:
     """Judge the copies to the device."""
-    if window.frameworks and not window.uses("jax"):
-        return None
     trace = window.trace
     if trace is None:
         return _of_samples(window) or window.lacks(Need.TRACE)
@@ -218,5 +216,6 @@ for first in range(0, len(images), batch):
     params = step(params, images, labels, first)""",
         ),
     },
+    only=("jax",),
     detect=detect,
 )

@@ -35,7 +35,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.waiting import busy, idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
@@ -63,15 +63,13 @@ MOST_PLACES: Final = 20
 def detect(window: Window) -> Verdict:
     """Judge the arrays that come back."""
     if window.gpu_trace is not None:
-        return _of_gpu(window, window.gpu_trace)
+        return _of_gpu(window, window.whole_steps_on_gpu())
     if window.uses("pytorch"):
         return _of_tensors(window)
     return _of_arrays(window)
 
 
 def _of_gpu(window: Window, trace: Traced) -> Verdict:
-    if trace.steps < LEAST_STEPS:
-        return window.lacks(Need.LONGER_TRACE)
     sizes = [c["bytes"] for c in trace.copies("device to host") if c["bytes"] is not None]
     copied = trace.measure(sum(sizes) / trace.steps, "bytes/step")
     parts = [trace.detail(Slice.EXPOSED_COPY, label) for label in _LABELS]
@@ -93,12 +91,8 @@ def _of_gpu(window: Window, trace: Traced) -> Verdict:
 
 def _of_tensors(window: Window) -> Verdict:
     """On a CPU PyTorch copies nothing; what is done with the tensor takes its time all the same."""
-    reads = window.syncs_per_step
-    if reads is None:
-        return window.lacks(Need.STEPS if window.job.inside else Need.INSIDE)
-    share = _handled(window)
-    if share is None:
-        return window.lacks(Need.INSIDE)
+    reads = window.needed(window.syncs_per_step, Need.STEPS if window.job.inside else Need.INSIDE)
+    share = window.needed(_handled(window), Need.INSIDE)
     if reads.value < LEAST_READS or share.value < LEAST_SHARE:
         return None
     error = step_samples(window.job).error(share.value)
@@ -115,9 +109,10 @@ def _of_tensors(window: Window) -> Verdict:
 
 def _of_arrays(window: Window) -> Verdict:
     # Without steps each read counts by itself.
-    copied = window.read_bytes_per_step or _bytes_a_read(window)
-    if copied is None:
-        return window.lacks(Need.STEPS if window.job.inside else Need.INSIDE)
+    copied = window.needed(
+        window.read_bytes_per_step or _bytes_a_read(window),
+        Need.STEPS if window.job.inside else Need.INSIDE,
+    )
     if copied.value < LEAST_BYTES:
         return None
     share, trace = _handled(window), window.trace

@@ -28,10 +28,10 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Need, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.asides import found, of_phase
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
@@ -40,22 +40,14 @@ LEFT: Final = 0.01
 _WATCHES: Final = re.compile(r"wandb\.watch\(")
 
 
-def detect(window: Window) -> Verdict:
-    """Judge the time in what logs."""
-    if window.host is None:
-        return window.lacks(Need.INSIDE)
-    logging = of_phase(window.host, Phase.LOGGING)
-    finding = None if logging is None else found(window, logging, LEFT)
-    watched = asking(window.job, _WATCHES)
-    if finding is None or not watched:
-        return finding
-    at = f"{watched[0].file}:{watched[0].line}"
-    # Its hooks run within the backward pass: no line of the user's is on the stack then.
-    return replace(
-        finding,
-        evidence=(*finding.evidence, Evidence("gradients are watched", at, "", "source")),
-        where=(*finding.where, *watched[:1]),
+def _watched(window: Window, finding: Found) -> Found:
+    """Name what watches gradients: its hooks run in the pass back, below no line of the user's."""
+    watched = asking(window.job, _WATCHES)[:1]
+    seen = (
+        Evidence("gradients are watched", f"{place.file}:{place.line}", "", "source")
+        for place in watched
     )
+    return replace(finding, evidence=(*finding.evidence, *seen), where=(*finding.where, *watched))
 
 
 _CODE: Final = """\
@@ -78,5 +70,5 @@ rule = Rule(
         ),
         "jax": Fix(_TEXT, _CODE.format(loss="loss")),
     },
-    detect=detect,
+    detect=phase(Phase.LOGGING, left=LEFT, also=_watched),
 )

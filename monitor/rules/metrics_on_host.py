@@ -26,23 +26,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Fix, Need, Verdict
+from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.asides import found, of_phase
-from whyidle.monitor.signals.window import Window
 
 # A sum of hits stays, which is a launch or two: less than a tenth of a score that takes 1 ms.
 LEFT: Final = 0.1
-
-
-def detect(window: Window) -> Verdict:
-    """Judge the time in what scores."""
-    if window.host is None:
-        return window.lacks(Need.INSIDE)
-    scoring = of_phase(window.host, Phase.METRICS)
-    return None if scoring is None else found(window, scoring, LEFT)
-
 
 rule = Rule(
     title="Scores are computed on the host while the steps wait",
@@ -64,5 +54,5 @@ if is_last_batch:
     print("accuracy", float(hits) / samples)""",
         ),
     },
-    detect=detect,
+    detect=phase(Phase.METRICS, left=LEFT),
 )

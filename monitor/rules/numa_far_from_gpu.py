@@ -51,9 +51,11 @@ BACK_MOST: Final = 1 - 4 / 24
 
 def detect(window: Window) -> Verdict:
     """Judge where the processes with a GPU run."""
-    far = window.job.mean(m.JOB_FAR_FROM_GPU)
-    if far is None:
-        return window.lacks(Need.GPU, window.job.unknown.get(m.JOB_FAR_FROM_GPU, ""))
+    far = window.needed(
+        window.job.mean(m.JOB_FAR_FROM_GPU),
+        Need.GPU,
+        window.job.unknown.get(m.JOB_FAR_FROM_GPU, ""),
+    )
     if far.value < LEAST or window.device == "cpu":
         return None
     gpus = [g for g in window.job.gpus if g.owned and g.info.get("numa_node") is not None]

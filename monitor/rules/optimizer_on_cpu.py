@@ -49,11 +49,11 @@ _ASKS: Final = re.compile(r"offload_optimizer|offload_param|CPUOffload|cpu_offlo
 
 def detect(window: Window) -> Verdict:
     """Judge where the optimizers are, and how long they take."""
-    if window.frameworks and not window.uses("pytorch"):
-        return None
-    takes = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
-    if takes is None:
-        return window.lacks(Need.INSIDE, "the time in optimizers that are given no closure")
+    takes = window.needed(
+        window.job.mean(m.PROCESS_OPTIMIZER_TIME),
+        Need.INSIDE,
+        "the time in optimizers that are given no closure",
+    )
     here = _on_cpu(window)
     if not here or takes.value < LEAST:
         return None
@@ -97,5 +97,6 @@ model = model.to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)""",
         ),
     },
+    only=("pytorch",),
     detect=detect,
 )

@@ -77,8 +77,6 @@ _FILLS: Final = re.compile(r"(?i)\b(new_)?(full|zeros|ones|empty)\w*\(.*pad|\b(\
 
 def detect(window: Window) -> Verdict:
     """Judge how much of a batch nobody needs."""
-    if window.frameworks and not window.uses("pytorch"):
-        return None
     said = window.fact("padding")
     if not isinstance(said, Mapping):
         return window.lacks(Need.INSIDE, "rows of a batch of a DataLoader, in main memory")
@@ -86,9 +84,7 @@ def detect(window: Window) -> Verdict:
     spare = 1 - longest / length
     if spare < LEAST or said["part"] < MOSTLY or _skips(window):
         return None
-    computes = _computes(window)
-    if computes is None:
-        return window.lacks(Need.TRACE)
+    computes = window.needed(_computes(window), Need.TRACE)
     least, most = computes
     may_cut = any(map(_cuts, _files(window)))
     high = 1 - (1 - spare) ** 2
@@ -184,5 +180,6 @@ def collate(rows):  # of DataLoader(.., collate_fn=collate)
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)""",
         ),
     },
+    only=("pytorch",),
     detect=detect,
 )

@@ -29,11 +29,11 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.contracts.trace import CopyJson
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
@@ -49,13 +49,7 @@ _LABEL: Final = "host to device, pageable"
 
 def detect(window: Window) -> Verdict:
     """Judge the copies to the device."""
-    if window.frameworks and not window.uses("pytorch") and not window.uses("jax"):
-        return None
-    trace = window.gpu_trace
-    if trace is None:
-        return window.lacks(Need.GPU_TRACE)
-    if trace.steps < LEAST_STEPS:
-        return window.lacks(Need.LONGER_TRACE)
+    trace = window.whole_steps_on_gpu()
     exposed = trace.detail(Slice.EXPOSED_COPY, _LABEL)
     copies = [c for c in trace.copies("host to device") if c["memory"] == "pageable"]
     size = sum(copy["bytes"] or 0 for copy in copies) / trace.steps
@@ -119,5 +113,6 @@ for batch in batches:
 params = step(params, *ahead)""",
         ),
     },
+    only=("pytorch", "jax"),
     detect=detect,
 )

@@ -124,9 +124,7 @@ def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
 def _of_lines(window: Window, reads: Measure) -> Verdict:
     """PyTorch computes on the CPU in the thread that reads: the line is all there is to win."""
     places = [(read.file, read.line) for read in window.job.reads]
-    share = share_of_lines(window.job, places)
-    if share is None:
-        return window.lacks(Need.INSIDE)
+    share = window.needed(share_of_lines(window.job, places), Need.INSIDE)
     error = step_samples(window.job).error(share.value)
     if share.value - error < LEAST_SHARE:
         return None

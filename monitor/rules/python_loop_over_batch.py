@@ -86,9 +86,7 @@ def detect(window: Window) -> Verdict:
         return _of_small(window, trace)
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
-    loop = _loop(window)
-    if loop is None:
-        return window.lacks(Need.SOURCE)
+    loop = window.needed(_loop(window), Need.SOURCE)
     # That each pass calls the framework, a trace shows; without one the samples must.
     if loop.share < LEAST_SHARE or (times is None and not _is_of_calls(window, loop)):
         return None

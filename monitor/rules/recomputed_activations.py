@@ -80,8 +80,6 @@ _ASKS: Final = re.compile(
 
 def detect(window: Window) -> Verdict:
     """Judge the time of layers within backward passes, beside the memory that is left."""
-    if window.frameworks and not window.uses("pytorch"):
-        return None
     if not window.job.stacks.samples:
         return window.lacks(Need.INSIDE)
     on_gpu = window.device == "gpu"
@@ -91,9 +89,11 @@ def detect(window: Window) -> Verdict:
     # is meant.
     if again < LEAST or not (where or on_gpu or _is_seen(window)):
         return None
-    room = _room_on_gpu(window) if on_gpu else _room(window)
-    if room is None:
-        return window.lacks(Need.INSIDE if on_gpu else Need.RECORDING, "the memory that is left")
+    room = window.needed(
+        _room_on_gpu(window) if on_gpu else _room(window),
+        Need.INSIDE if on_gpu else Need.RECORDING,
+        "the memory that is left",
+    )
     taken, left = room
     if left.value < ROOM * taken.value:
         return None
@@ -213,5 +213,6 @@ for at, layer in enumerate(layers):
     x = checkpoint(layer, x, use_reentrant=False) if at % 2 else layer(x)  # or: layer(x)""",
         ),
     },
+    only=("pytorch",),
     detect=detect,
 )

@@ -40,9 +40,9 @@ WITH_GRADIENTS: Final = 2
 
 def detect(window: Window) -> Verdict:
     """Judge what each device holds a copy of."""
-    memory = device_memory(window)
-    if memory is None:
-        return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
+    memory = window.needed(
+        device_memory(window), Need.GPU if window.device == "cpu" else Need.INSIDE
+    )
     if not memory.is_near:
         return None
     return _jax(window, memory) if window.uses("jax") else _torch(window, memory)

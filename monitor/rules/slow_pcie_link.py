@@ -51,8 +51,6 @@ _HOST: Final = (*_PINNED, "host to device, pageable", "device to host, pageable"
 
 def detect(window: Window) -> Verdict:
     """Compare each link that is used with what it could be."""
-    if window.device == "cpu":
-        return None
     known = [gpu for gpu in window.job.gpus if gpu.is_held and None not in (_now(gpu), _best(gpu))]
     if not known or window.job.seconds < LEAST_S:
         return window.lacks(Need.GPU, "its PCIe link under load")
@@ -149,5 +147,6 @@ rule = Rule(
     title="The PCIe link of a GPU is slower or narrower than the GPU and its slot allow",
     documents=("beyond the documents",),
     fixes={"pytorch": _FIX, "jax": _FIX},
+    device="gpu",
     detect=detect,
 )

@@ -25,31 +25,15 @@ Beyond the documents: their samples are numbers.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Fix, Need, Verdict
+from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.asides import found, of_phase, taken
-from whyidle.monitor.signals.window import Window
 
 # The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
 LEFT: Final = 0.1
-
-
-def detect(window: Window) -> Verdict:
-    """Judge the time in tokenizers of Python."""
-    if window.host is None:
-        return window.lacks(Need.INSIDE)
-    cutting = of_phase(window.host, Phase.TOKENISATION)
-    if cutting is not None:
-        return found(window, cutting, LEFT)
-    # By the names of functions alone.
-    named = [row for row in window.host.rows if row.phase is Phase.TOKENISATION]
-    finding = found(window, taken(window.host, named), LEFT) if named else None
-    return None if finding is None else replace(finding, confidence=Confidence.HINTED)
-
 
 _FIX: Final = Fix(
     "Take the fast tokenizer, for a list of texts in one call; tokenise a data set once, before"
@@ -63,6 +47,6 @@ rule = Rule(
     title="Text is cut into tokens by Python",
     documents=("beyond the documents",),
     fixes={"pytorch": _FIX, "jax": _FIX},
-    detect=detect,
+    detect=phase(Phase.TOKENISATION, left=LEFT, by_name=True),
     # Where a loader has it cut, what waits is the input.
 )

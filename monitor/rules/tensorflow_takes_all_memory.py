@@ -45,8 +45,6 @@ LITTLE: Final = 0.5
 
 def detect(window: Window) -> Verdict:
     """Judge what is held beside what was ever used."""
-    if window.frameworks and not window.uses("tensorflow"):
-        return None
     if not window.job.inside:
         return window.lacks(Need.INSIDE)
     if window.fact("memory_growth") or window.fact("memory_limited"):
@@ -84,5 +82,6 @@ for gpu in tf.config.list_physical_devices("GPU"):
     tf.config.experimental.set_memory_growth(gpu, True)""",
         ),
     },
+    only=("tensorflow",),
     detect=detect,
 )

@@ -32,7 +32,7 @@ from typing import Final
 
 from whyidle.monitor.code.lists import made_of_list
 from whyidle.monitor.code.source import calls
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -52,9 +52,7 @@ _MAKING: Final = frozenset(
 
 def detect(window: Window) -> Verdict:
     """Judge the time at lines that make tensors of lists."""
-    account = window.host
-    if account is None:
-        return window.lacks(Need.INSIDE)
+    account = window.sampled
     alone = sum(row.share for row in account.rows if _makes(row))
     mixed = sum(row.share for row in account.rows if _makes(row) is False)
     high = min(1.0, alone + mixed)

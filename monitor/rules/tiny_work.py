@@ -111,9 +111,11 @@ def _gain_on_cpu(window: Window, cost: Overhead) -> Gain:
 
 def _of_small_calls(window: Window, cost: Overhead) -> Verdict:
     """Judge a model that is called several times in a step, of a batch that nobody knows."""
-    few = None if window.trace is None else small_calls(window, window.trace)
-    if few is None:
-        return window.lacks(Need.INSIDE, "the size of a batch, of a DataLoader")
+    few = window.needed(
+        None if window.trace is None else small_calls(window, window.trace),
+        Need.INSIDE,
+        "the size of a batch, of a DataLoader",
+    )
     # Operators that cost more have something to do.
     if cost.least < MOSTLY:
         return None

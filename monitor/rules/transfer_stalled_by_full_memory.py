@@ -73,18 +73,16 @@ def detect(window: Window) -> Verdict:
 
 
 def _judged(window: Window) -> Verdict:
-    memory = device_memory(window)
-    if memory is None:
-        return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
+    memory = window.needed(
+        device_memory(window), Need.GPU if window.device == "cpu" else Need.INSIDE
+    )
     used = _used(window, memory)
     if used < FULL:
         return None
     traced = _between(window)
     if traced is not None:
         return _by_traces(window, memory, used, *traced)
-    drift = window.job.drift
-    if drift is None:
-        return window.lacks(Need.GPU_TRACE, "twice, some minutes apart")
+    drift = window.needed(window.job.drift, Need.GPU_TRACE, "twice, some minutes apart")
     rises = drift.late_s >= LEAST_RISE * drift.early_s and drift.order >= LEAST_ORDER
     at = [x for x in drift.lines[:1] if any(map(_COPIES.fullmatch, called(x.file, x.line)))]
     if not rises or not at:

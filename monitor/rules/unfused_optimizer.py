@@ -84,11 +84,11 @@ class _Loop:
 
 def detect(window: Window) -> Verdict:
     """Judge the time in optimizers by what they say of themselves."""
-    if window.frameworks and not window.uses("pytorch"):
-        return None
-    takes = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
-    if takes is None:
-        return window.lacks(Need.INSIDE, "the time in optimizers that are given no closure")
+    takes = window.needed(
+        window.job.mean(m.PROCESS_OPTIMIZER_TIME),
+        Need.INSIDE,
+        "the time in optimizers that are given no closure",
+    )
     every = optimizers_of(window)
     loops = [found for each in every if (found := _loop(window, each)) is not None]
     if not loops or takes.value < LEAST:
@@ -166,5 +166,6 @@ rule = Rule(
             "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
         ),
     },
+    only=("pytorch",),
     detect=detect,
 )

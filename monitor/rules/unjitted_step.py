@@ -132,8 +132,6 @@ class _Seen:
 
 def detect(window: Window) -> Verdict:
     """Judge the operations that JAX is called for one by one."""
-    if window.frameworks and not window.uses("jax"):
-        return None
     if window.trace is None and window.host is None:
         return window.lacks(Need.TRACE)
     seen = _seen(window)
@@ -279,5 +277,6 @@ def step(params, x, y):
     return params, value""",
         ),
     },
+    only=("jax",),
     detect=detect,
 )

@@ -53,8 +53,6 @@ Program = Mapping[str, Any]
 
 def detect(window: Window) -> Verdict:
     """Judge the largest programs."""
-    if window.frameworks and not window.uses("jax"):
-        return None
     programs = window.fact("largest_executables")
     if not programs:
         return window.lacks(Need.INSIDE)
@@ -123,5 +121,6 @@ def pass_(hidden, x):
 hidden, kept = jax.lax.scan(pass_, hidden, xs)""",
         ),
     },
+    only=("jax",),
     detect=detect,
 )

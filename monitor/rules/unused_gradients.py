@@ -78,8 +78,6 @@ _GIVEN: Final = re.compile(
 
 def detect(window: Window) -> Verdict:
     """Judge how many of the gradients are of use."""
-    if window.frameworks and not window.uses("pytorch"):
-        return None
     trace, optimizers = window.trace, optimizers_of(window)
     if trace is None:
         return window.lacks(Need.TRACE)
@@ -153,5 +151,6 @@ model.encoder.requires_grad_(False)  # before the optimizer is made
 optimizer = torch.optim.AdamW(p for p in model.parameters() if p.requires_grad)""",
         ),
     },
+    only=("pytorch",),
     detect=detect,
 )

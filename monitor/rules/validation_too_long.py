@@ -34,7 +34,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Fix, Found, Gain, Severity, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
@@ -54,9 +54,7 @@ _RUNS_MODEL: Final = _COMPUTES | {HostClass.FRAMEWORK_WAIT, HostClass.READ, Host
 
 def detect(window: Window) -> Verdict:
     """Judge the time in evaluations."""
-    account = window.host
-    if account is None:
-        return window.lacks(Need.INSIDE)
+    account = window.sampled
     validating = of_phase(account, Phase.VALIDATION)
     if validating is not None:
         return found(window, validating, LEFT)

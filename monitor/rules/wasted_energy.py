@@ -41,8 +41,6 @@ HOUR: Final = 3600.0
 
 def detect(window: Window) -> Verdict:
     """Reckon what goes into idle time."""
-    if window.device == "cpu":
-        return None
     if not any(gpu.is_held for gpu in window.job.gpus):
         return window.lacks(Need.GPU, "which of them the job uses")
     watts, idle = window.watts, _idle(window)
@@ -90,6 +88,7 @@ rule = Rule(
     title="Energy goes into time in which the GPU does nothing",
     documents=("D3 trend 3",),
     fixes={"pytorch": _FIX, "jax": _FIX},
+    device="gpu",
     detect=detect,
     kind=Kind.INFORMATION,
 )

@@ -44,8 +44,6 @@ _FILLS: Final = re.compile(r".*(_foreach_zero_|\.zero_\(|\.requires_grad_\(False
 
 def detect(window: Window) -> Verdict:
     """Judge the time in which gradients are filled."""
-    if (window.frameworks and not window.uses("pytorch")) or window.device == "cpu":
-        return None
     if not window.job.stacks.samples:
         return window.lacks(Need.INSIDE)
     found = list(_filling(window))
@@ -86,5 +84,7 @@ rule = Rule(
             "optimizer.zero_grad(set_to_none=True)",
         ),
     },
+    only=("pytorch",),
+    device="gpu",
     detect=detect,
 )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import BudgetJson
-from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
+from whyidle.monitor.core.finding import Framework, Lacking, Need, NotChecked, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.metrics import Metric
@@ -40,7 +40,7 @@ from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading
 from whyidle.monitor.signals.ranks import RankAccount, accounts_of, are_one_job
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.serving import judged, learns
-from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.trust import Believed, believed
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ A_MOMENT_S: Final = 0.5
 ONLY_A_TRACE: Final = "an estimate by counters does not tell it apart"
 
 Target = Literal["file", "run"]
+Device = Literal["cpu", "gpu"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,22 @@ class Window:
             # No agent and no profiler of ours would bring it.
             return NotChecked(Need.IN_JULIA, what)
         return NotChecked(need, what)
+
+    @property
+    def sampled(self) -> HostAccount:
+        """The account of the main thread's time; raises ``Lacking``."""
+        return self.needed(self.host, Need.INSIDE)
+
+    def whole_steps_on_gpu(self) -> Traced:
+        """Return the trace of a GPU, of whole steps; raises ``Lacking``."""
+        trace = self.needed(self.gpu_trace, Need.GPU_TRACE)
+        return self.needed(trace if trace.steps >= LEAST_STEPS else None, Need.LONGER_TRACE)
+
+    def needed(self, signal: T | None, need: Need, what: str = "") -> T:
+        """Return a signal that a rule cannot judge without; raises ``Lacking``."""
+        if signal is None:
+            raise Lacking(self.lacks(need, what))
+        return signal
 
     # The account ---------------------------------------------------------------------------------
     @cached_property
@@ -333,7 +351,7 @@ class Window:
         return framework in self.frameworks
 
     @cached_property
-    def device(self) -> Literal["gpu", "cpu"] | None:
+    def device(self) -> Device | None:
         """What it computes on."""
         if self.trace is not None:
             return "gpu" if self.trace.kinds & {"gpu", "tpu"} else "cpu"

@@ -39,7 +39,7 @@ def rule(name: str) -> Rule:
 
 def judge(name: str, window: Window) -> Verdict:
     """Ask one rule."""
-    return rule(name).detect(window)
+    return rule(name).judge(window)
 
 
 def found(name: str, window: Window) -> Found:
