@@ -54,6 +54,8 @@ class StepTimes:
         self.unit = 0
         # How far back "now" reaches.
         self.window_ns = WINDOW_NS
+        # Since when these steps are counted: a pause after that is part of their time.
+        self._since_ns = 0
         self._seen: deque[_Seen] = deque(maxlen=MOST_RECORDS)
 
     def take(self, steps: Steps, at_ns: int) -> bool:
@@ -69,10 +71,12 @@ class StepTimes:
             # Another kind of step: nobody counted before the first of them began.
             self.source, self.unit, self.window_ns = steps.source, steps.unit, WINDOW_NS
             self._seen.clear()
+            self._since_ns = 0
             mean = sum(durations) / len(durations) if durations else span / steps.count
             span = min(span, round(mean * steps.count))
         # A step may have begun long before the look before this one.
         span = min(max(span, *durations, 0), LONGEST_WINDOW_NS)
+        self._since_ns = self._since_ns or at_ns - span
         self._seen.append(_Seen(at_ns, at_ns - span, steps.count, durations))
         middle = sorted(durations)[len(durations) // 2] if durations else 0
         self.window_ns = min(max(WINDOW_NS, STEPS_SEEN * middle), LONGEST_WINDOW_NS)
@@ -101,9 +105,10 @@ class StepTimes:
         longest = max(max(seen.durations, default=0) for seen in self._seen)
         # The next record is not late before a step has had its time.
         end = last.at_ns if now_ns - last.at_ns < 2 * max(SECOND, longest) else now_ns
-        since = max(first.since_ns, min(begin, first.at_ns - 1))
+        since = max(begin, self._since_ns)
         # Of the first record only what lies in these moments.
-        before = first.number * (since - first.since_ns) / max(1, first.at_ns - first.since_ns)
+        cut = max(0, since - first.since_ns)
+        before = first.number * cut / max(1, first.at_ns - first.since_ns)
         number = sum(seen.number for seen in self._seen) - before
         # Moments that a liar put in disorder.
         return number * 1e9 / max(end - since, SECOND // 1000)

@@ -95,6 +95,18 @@ def test_the_rate_begins_at_the_first_step_and_not_when_the_agent_came() -> None
         assert read(times, second).values[m.PROCESS_STEPS] == pytest.approx(20)
 
 
+@pytest.mark.parametrize("pause", [2, 3, 5])
+def test_pauses_between_rounds_are_part_of_the_time(pause: int) -> None:
+    times, read_at = StepTimes(), []
+    for second in range(1, 12 * (pause + 1)):
+        if second % (pause + 1) == 0:
+            feed(times, steps(second, *([10.0] * 100)))
+        if second > 3 * m.REACH_S:
+            read_at.append(read(times, second).values[m.PROCESS_STEPS])
+    mean = sum(read_at) / len(read_at)
+    assert mean == pytest.approx(100 / (pause + 1), rel=0.06)
+
+
 def test_what_makes_no_sense_is_passed_over() -> None:
     times = StepTimes()
     assert not feed(times, steps(1, 10, source="gossip"))
