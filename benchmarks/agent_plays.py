@@ -24,6 +24,8 @@ from typing import Any
 
 from mcp import Client, StdioServerParameters
 
+from whyidle.monitor.demo.pairs import SIDES, named
+
 ROOT = Path(__file__).parent.parent
 # A recording looks for findings after 12 s, and twice more in the next 10.
 PATIENCE_S = 60.0
@@ -89,8 +91,7 @@ def patched(patches: list[dict[str, Any]], copy: Path) -> Path | None:
 
 async def play(fault: str, seconds: float, state: Path) -> dict[str, Any]:
     """Play it all; returns what came of it."""
-    folder = ROOT / "demo_workloads" / fault
-    before, after = folder / "before_torch.py", folder / "after_torch.py"
+    before, after = map(named(fault, "torch").script, SIDES)
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "whyidle.monitor", "mcp", "--allow-actions"],

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.record_pairs import DEMOS, in_turns, ran  # noqa: E402  found by the line above
+from whyidle.monitor.demo.pairs import text_of  # noqa: E402
 from whyidle.monitor.demo.printed import faster, is_inside  # noqa: E402
 
 RESULT = Path(__file__).with_name("other_sizes.json")
@@ -39,7 +40,7 @@ CLOCK = "import time\n\ntime.perf_counter = time.process_time\n"
 
 def resized(fault: str, side: str, folder: Path) -> Path:
     """Write a demo in another size, and return where."""
-    text = (DEMOS / fault / f"{side}_torch.py").read_text()
+    text = text_of(DEMOS / fault / f"{side}_torch.py")
     for line in SIZES[fault]:
         names = line.partition(" = ")[0]
         text, found = re.subn(rf"^{names} = .*$", line, text, flags=re.MULTILINE)

@@ -181,10 +181,10 @@ class _sides:  # noqa: N801  a function but for its type
         self._folder = tempfile.TemporaryDirectory(prefix="whyidle-patch-")
 
     def __enter__(self) -> dict[str, Path]:
-        path = Path(self._folder.name) / self._one.script("before").name
+        before = self._one.script("before")
+        path = Path(self._folder.name) / before.name
         path.write_text(self._patch.after)
-        before, after = self._one.script("before"), self._one.script("after")
-        return {"before": before, "patched": path, "after": after}
+        return {"before": before, "patched": path, "after": self._one.script("after")}
 
     def __exit__(self, *_error: object) -> None:
         self._folder.cleanup()

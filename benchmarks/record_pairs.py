@@ -15,13 +15,14 @@ import gzip
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any, TypedDict
 
-from whyidle.monitor.demo.pairs import SIDES, Pair, all_pairs, interpreter
+from whyidle.monitor.demo.pairs import SIDES, Pair, all_pairs, interpreter, made, made_in
 from whyidle.monitor.demo.printed import faster, printed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +30,10 @@ DEMOS = ROOT / "demo_workloads"
 WINDOWS = ROOT / "tests" / "data" / "windows"
 # Stands in a recording for the folder of the project.
 FOLDER = "/job/"
+# In it programs after a fix are no files; here they are, while this process lives.
+_MADE = tempfile.TemporaryDirectory(prefix="whyidle-made-")
+MADE = f"{_MADE.name}/"
+_AFTER = re.compile(rf"{FOLDER}([\w/]+/after_\w+\.(?:py|jl))")
 # The first trace comes ten seconds after the agent has gone in.
 SECONDS = 18.0
 # How often each side runs alone, and for how long.
@@ -69,12 +74,14 @@ def ran(script: Path, seconds: float) -> Recorded:
     """Run one program watched, and return its window and the time of its step."""
     with tempfile.TemporaryDirectory(prefix="whyidle-pair-") as state:
         environment = {**os.environ, "WHYIDLE_STATE_DIR": state}
-        named = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script
+        # Where its path is short, and says nothing of this machine.
+        folder = made_in() if script.is_relative_to(made_in()) else ROOT
+        named = script.relative_to(folder) if script.is_relative_to(folder) else script
         program = [interpreter(script), str(named), "--seconds", str(seconds)]
         done = subprocess.run(
             [sys.executable, "-m", "whyidle.monitor", "run", "-q", "--", *program],
             env=environment,
-            cwd=ROOT,
+            cwd=folder,
             capture_output=True,
             text=True,
             check=False,
@@ -122,15 +129,19 @@ def _mean(some: list[Printed]) -> Printed:
 
 
 def keep(path: Path, recorded: Recorded) -> None:
-    """Write one side of a pair, without the name of the folder that the project lies in."""
-    text = json.dumps(recorded).replace(f"{ROOT}/", FOLDER)
+    """Write one side of a pair, without the name of the folder that it lies in."""
+    text = json.dumps(recorded).replace(f"{made_in()}/", FOLDER).replace(f"{ROOT}/", FOLDER)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def kept(path: Path) -> Recorded:
     """Read it again: rules look at the source of the demos, wherever these lie now."""
     text = gzip.decompress(path.read_bytes()).decode()
-    recorded: Recorded = json.loads(text.replace(FOLDER, f"{ROOT}/"))
+    programs = set(_AFTER.findall(text))
+    # With all that lies in the folder: in the order of their paths lines stay where they are.
+    for program in programs:
+        made(ROOT / program, Path(MADE))
+    recorded: Recorded = json.loads(text.replace(FOLDER, MADE if programs else f"{ROOT}/"))
     return recorded
 
 
@@ -143,7 +154,7 @@ def main() -> None:
     given = asked.parse_args()
     wanted = pairs(given.fault, given.framework)
     if unknown := set(given.fault) - {pair.name for pair in wanted}:
-        sys.exit(f"no before_*.py and after_*.py in demo_workloads/ for: {', '.join(unknown)}")
+        sys.exit(f"no before_*.py and fix_*.diff in demo_workloads/ for: {', '.join(unknown)}")
     for pair in wanted:
         fault, framework = pair.name, pair.framework
         sides = []

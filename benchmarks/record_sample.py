@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from whyidle.monitor.demo.pairs import text_of
 from whyidle.monitor.store import copy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,7 +57,7 @@ def record_all(seconds: float, into: Path) -> None:
     try:
         for _, script in RUNS:
             (AT / script).parent.mkdir(exist_ok=True)
-            shutil.copy(DEMOS / script, AT / script)
+            (AT / script).write_text(text_of(DEMOS / script))
         with tempfile.TemporaryDirectory() as state:
             for label, script in RUNS:
                 record(label, script, seconds, Path(state))

@@ -24,8 +24,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from whyidle.monitor.demo.pairs import SIDES, named
+
 ROOT = Path(__file__).resolve().parent.parent
-PAIR = ROOT / "demo_workloads" / "input_starved"
+PAIR = named("input_starved", "torch")
 INTO = ROOT / "benchmarks" / "walk.json"
 # A short path, of no machine in particular. It is made here, and refused where it exists.
 AT = Path("/tmp/job")
@@ -34,9 +36,9 @@ IMPORTS_SECONDS = 6.0
 
 
 @contextmanager
-def training(source: Path) -> Iterator[int]:
+def training(source: str) -> Iterator[int]:
     """Run one side of the pair as a job of its own; yield its pid."""
-    shutil.copy(source, AT / SCRIPT)
+    (AT / SCRIPT).write_text(source)
     # By the name that a user would type; the path of this Python is nobody's business.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     job = subprocess.Popen(
@@ -63,7 +65,7 @@ def printed(state: Path, *command: str) -> str:
 
 def walk(seconds: float) -> dict[str, str]:
     """Go the whole way once, and return what was printed at each step."""
-    before, after = PAIR / "before_torch.py", PAIR / "after_torch.py"
+    before, after = map(PAIR.text, SIDES)
     shown = {}
     limit = ("--for", f"{seconds:g}", "--label")
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +77,7 @@ def walk(seconds: float) -> dict[str, str]:
         with training(after) as pid:
             shown["attach_after"] = printed(state, "attach", str(pid), *limit, "after", "--quiet")
         shown["compare"] = printed(state, "compare", "before", "after")
-    old, new = (side.read_text().splitlines()[4:] for side in (before, after))
+    old, new = (side.splitlines()[4:] for side in (before, after))
     changes = list(difflib.unified_diff(old, new, lineterm="", n=0))[3:]
     shown["change"] = "\n".join(changes)
     return shown

@@ -19,6 +19,7 @@ from tests.conftest import ROOT
 from tests.gpu import kept
 from tests.gpu.test_on_a_gpu import CHECK, has_gpu
 from tests.traces.real import path_of
+from whyidle.monitor.demo.pairs import made_in
 
 PAIR = "retracing_jax"
 without_a_gpu = pytest.mark.skipif(has_gpu(), reason="there is a GPU here")
@@ -259,6 +260,8 @@ def test_a_trace_keeps_its_length_and_loses_its_places() -> None:
         recordings.without_places(f"{ROOT}/demo_workloads/x.py".encode())
         == b"/job/demo_workloads/x.py"
     )
+    made = f"{made_in()}/demo_workloads/x.py".encode()
+    assert recordings.without_places(made) == b"/job/demo_workloads/x.py"
 
 
 def test_a_wheel_that_came_along_is_imported(

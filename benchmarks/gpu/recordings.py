@@ -21,7 +21,7 @@ from tests import fake_nvml
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.demo import answer as demo_answer
 from whyidle.monitor.demo.outcome import Half, of_runs
-from whyidle.monitor.demo.pairs import CURATED, SIDES, Pair, all_pairs
+from whyidle.monitor.demo.pairs import CURATED, SIDES, Pair, all_pairs, made_in
 from whyidle.monitor.demo.watched import watch
 from whyidle.monitor.signals import portable
 from whyidle.monitor.traces.analysis import analyse
@@ -40,7 +40,7 @@ NOT_HERE = ("idle_devices", "misaligned_shards", "cpu_starved")
 # A trace that is taken by hand: its seconds, and for how long it is tried after the start.
 TRACE_SECONDS, LEAST_SECONDS = 0.5, 0.02
 PATIENCE, TRACE_PATIENCE = 25.0, 20.0
-# The longer first: the checkout may be imported through its links. Root's home names no person.
+# The checkout may be imported through its links. Root's home names no person.
 PLACES = [(f"{ROOT}/{links}".encode(), FOLDER.encode()) for links in (".typing/whyidle/", "")]
 PLACES += [(f"{home}/".encode(), b"/user/") for home in {str(Path.home())} - {"/root"}]
 _UUID = re.compile(rb"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -163,9 +163,14 @@ def taken(pid: int, seconds: float) -> Path | None:
 
 
 # A recording names nobody ------------------------------------------------------------------------
+def _places() -> list[tuple[bytes, bytes]]:
+    """Return the folders of this machine, and what stands for them; the longer first."""
+    return [(f"{made_in()}/".encode(), FOLDER.encode()), *PLACES]
+
+
 def without_places(text: bytes) -> bytes:
     """Return a text in which the project lies in a folder that means no machine."""
-    for name, other in PLACES:
+    for name, other in _places():
         text = text.replace(name, other)
     return _UUID.sub(_NO_UUID, text)
 
@@ -175,7 +180,7 @@ def blanked(trace: bytes) -> bytes:
 
     In a binary file what follows must stay where it is; more slashes than one mean one.
     """
-    for name, other in PLACES:
+    for name, other in _places():
         trace = trace.replace(name, other.rstrip(b"/")[: len(name) - 1].ljust(len(name), b"/"))
     host = platform.node().encode()
     # A shorter name may stand for something else.

@@ -48,10 +48,11 @@ def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
     if not line:
         return NO_LINE
     try:
-        path, is_demo = _path(place["file"])
-        if path.suffix != ".py" or not path.is_absolute():
+        path = Path(place["file"])
+        demo = None if path.exists() else _demo(place["file"])
+        if path.suffix != ".py" or not (demo or path.is_absolute()):
             return NO_SOURCE
-        text, changed_ms = _read(path, _reader(run, is_demo=is_demo))
+        text, changed_ms = (demo, 0.0) if demo else _read(path, _reader(run))
     except NotAllowed:
         return NOT_THE_JOBS
     except (OSError, ValueError) as error:
@@ -61,7 +62,7 @@ def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
         return SHORTER
     first = max(1, line - AROUND)
     shown = tuple(each[:LONGEST_LINE] for each in lines[first - 1 : line + AROUND])
-    caveats = [] if is_demo else list(_of_the_file(run, changed_ms))
+    caveats = [] if demo else list(_of_the_file(run, changed_ms))
     if not _is_inside(text, line, place["function"]):
         caveats.append(f"{place['function']} is not at this line")
     return Code(first, shown, line, tuple(caveats))
@@ -77,29 +78,22 @@ def _read(path: Path, user: User) -> tuple[str, float]:
         return file.read(LARGEST).decode(errors="replace"), info.st_mtime * 1000
 
 
-def _reader(run: Run, *, is_demo: bool) -> User:
-    """Return whose rights count: ours if the file is our own, or the job's user is unknown."""
-    return User.ourselves() if is_demo or run.user is None else User.named(run.user)
+def _reader(run: Run) -> User:
+    """Return whose rights count: ours if the job's user is unknown."""
+    return User.ourselves() if run.user is None else User.named(run.user)
 
 
-def _path(file: str) -> tuple[Path, bool]:
-    """Return the path, and whether it is one of our demos that ran elsewhere."""
-    path = Path(file)
-    demo = None if path.exists() else _demo(file)
-    return demo or path, demo is not None
-
-
-def _demo(file: str) -> Path | None:
-    """Return the local path of a demo program: the recording may be from another machine."""
+def _demo(file: str) -> str | None:
+    """Return the text of a demo program: the recording may be from another machine."""
     _, found, rest = file.rpartition(_DEMOS)
     if not found and settings.current().is_sample:
         # The sample's jobs were demos in another folder.
         rest = "/".join(Path(file).parts[-2:])
-    if not rest or rest == file or ".." in Path(rest).parts:
+    if not rest or rest == file or {"..", "/"} & {*Path(rest).parts}:
         return None
     try:
-        return pairs.folder() / rest
-    except Problem:
+        return pairs.text_of(pairs.folder() / rest)
+    except (OSError, Problem):
         return None
 
 

@@ -3,6 +3,8 @@
 A demo is found by the name of its file; what it shows is the name of its folder. A story says in
 its first lines which faults it has, the largest first: ``Faults: unjitted_step, tiny_work``; what
 is not seen at once says so where it says how it is run: ``--seconds 20  # 18 show it``.
+
+The program after a fix, ``after_torch.py``, is ``before_torch.py`` with ``fix_torch.diff``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-from whyidle.monitor.core.errors import Problem, UsageProblem
+from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
+from whyidle.monitor.core.paths import VARIABLE, state_dir
+from whyidle.monitor.demo.patch import applied
 
 Side = Literal["before", "after"]
 SIDES: Final[tuple[Side, Side]] = ("before", "after")
@@ -33,12 +37,12 @@ INSTALL: Final = "pip install 'whyidle[demo]'"
 INSTALL_TENSORFLOW: Final = "pip install tensorflow"
 INSTALL_JULIA: Final = "put the command `julia` on the PATH"
 _FAULTS: Final = re.compile(r"^Faults: (.+)$", re.MULTILINE)
-_SHOWS: Final = re.compile(
-    r"^(?:# )?Run: (?:python|julia) .* --seconds \d+  # (\d+) show it$", re.MULTILINE
+# Where it lies, and how long it must run.
+_RUN: Final = re.compile(
+    r"^(?:# )?Run: (?:python|julia) (\S+) --seconds \d+(?:  # (\d+) show it)?$", re.MULTILINE
 )
 # Enough for a trace and some stretches of steps; three pairs are then through in 90 s.
 SECONDS: Final = 7.0
-_RUN_LINE: Final = re.compile(r"^(?:# )?Run: \w+ \S+/(?:before|after)_\w+\.(?:py|jl) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +58,31 @@ class Pair:
     seconds: float = SECONDS
 
     def script(self, side: Side) -> Path:
+        """Return the program of one side, as a file; that of the fix is made beside recordings."""
+        name = self._name(side)
+        return name if side == "before" else made(name, made_in())
+
+    def text(self, side: Side) -> str:
         """Return the program of one side."""
+        return text_of(self._name(side))
+
+    def _name(self, side: Side) -> Path:
         return self.folder / f"{side}_{self.framework}{ENDINGS.get(self.framework, '.py')}"
+
+    @property
+    def fix(self) -> str:
+        """What is different after the fix, as a patch."""
+        return _patch_of(self._name("before")).read_text("utf-8")
 
     @property
     def about(self) -> str:
         """What it trains, in the words of the program."""
-        first = self.script("before").read_text("utf-8").partition("\n")[0]
-        return first.strip('"# ')
+        return self.text("before").partition("\n")[0].strip('"# ')
 
     @property
     def is_story(self) -> bool:
         """Whether it has several faults at once."""
         return len(self.faults) > 1
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A line that the fix takes away or adds."""
-
-    line: int
-    text: str
-    is_new: bool
 
 
 def folder() -> Path:
@@ -84,6 +91,47 @@ def folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise Problem("The demos are not installed.", f"Install them: {INSTALL}")
     return Path(next(iter(spec.submodule_search_locations)))
+
+
+def text_of(program: Path) -> str:
+    """Return a program by its place among the demos, where one after its fix is no file."""
+    side, _, rest = program.name.partition("_")
+    if side != "after":
+        return program.read_text("utf-8")
+    before = program.with_name(f"before_{rest}")
+    text = applied(before.read_text("utf-8"), _patch_of(program).read_text("utf-8"))
+    # Where it says how it is run.
+    return text.replace(before.name, program.name)
+
+
+def _patch_of(program: Path) -> Path:
+    return program.with_name(f"fix_{program.name.partition('_')[2]}").with_suffix(".diff")
+
+
+def made_in() -> Path:
+    """Return the folder of the programs that are made: recordings there name lines of theirs."""
+    return state_dir() / "demos"
+
+
+def made(program: Path, into: Path) -> Path:
+    """Write a program into a folder, at the place where it says that it is run."""
+    text = text_of(program)
+    said = _RUN.search(text)
+    path = into / (said[1] if said else program.name)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # Another demo may run it.
+        if not path.exists() or path.read_text("utf-8") != text:
+            into.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(text, "utf-8")
+            part.replace(path)
+    except OSError as error:
+        raise StorageProblem(
+            f"{path} cannot be written: {error.strerror}.",
+            f"Choose another folder: {VARIABLE}=/path/to/folder",
+        ) from None
+    return path
 
 
 def all_pairs(root: Path | None = None) -> list[Pair]:
@@ -102,13 +150,13 @@ def _pairs(root: Path) -> Iterator[Pair]:
     for before in sorted(root.glob("*/before_*.*")):
         if before.suffix not in {".py", *ENDINGS.values()}:
             continue
-        if not before.with_name(before.name.replace("before_", "after_")).exists():
+        if not _patch_of(before).exists():
             continue
         text = before.read_text("utf-8")
-        faults_line, shows = _FAULTS.search(text), _SHOWS.search(text)
+        faults_line, run_line = _FAULTS.search(text), _RUN.search(text)
         name = before.parent.name
         faults = tuple(faults_line[1].split(", ")) if faults_line else (name,)
-        seconds = float(shows[1]) if shows else SECONDS
+        seconds = float(run_line[2] or SECONDS) if run_line else SECONDS
         yield Pair(name, before.stem.removeprefix("before_"), before.parent, faults, seconds)
 
 
@@ -168,16 +216,3 @@ def how(frameworks: Sequence[str]) -> str:
     other = {"julia": INSTALL_JULIA, "tensorflow": INSTALL_TENSORFLOW}
     ways = {other.get(each, INSTALL) for each in frameworks}
     return "   and: ".join(sorted(ways, reverse=True))
-
-
-def change(pair: Pair) -> list[Changed]:
-    """Return the lines that the fix takes away and adds; the files' own names are no difference."""
-    before, after = (pair.script(side).read_text("utf-8").splitlines() for side in SIDES)
-    found = []
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for tag, a, b, c, d in matcher.get_opcodes():
-        if tag == "equal":
-            continue
-        found += [Changed(i + 1, before[i], is_new=False) for i in range(a, b)]
-        found += [Changed(i + 1, after[i], is_new=True) for i in range(c, d)]
-    return [each for each in found if not _RUN_LINE.match(each.text)]

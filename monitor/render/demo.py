@@ -15,7 +15,8 @@ from rich.text import Text
 from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.demo.outcome import Half, Outcome
-from whyidle.monitor.demo.pairs import WORDS, Pair, change
+from whyidle.monitor.demo.pairs import WORDS, Pair
+from whyidle.monitor.demo.patch import changed
 from whyidle.monitor.render.budget import (
     NARROW,
     NARROWEST,
@@ -129,7 +130,7 @@ def _why_not(side: Half, rule: str) -> str:
 def _changed(pair: Pair, width: int) -> Iterator[Text]:
     """Show the lines that the fix removes and adds."""
     yield Text("The fix, applied", style="bold")
-    lines = change(pair)
+    lines = changed(pair.fix)
     margin = min((len(x.text) - len(x.text.lstrip()) for x in lines if x.text.strip()), default=0)
     for each in lines[:MOST_CHANGED]:
         sign, style = ("+", "green") if each.is_new else ("-", "red")

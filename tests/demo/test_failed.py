@@ -58,7 +58,7 @@ def test_a_program_that_does_not_end_names_the_run_that_was_cut(
 
 
 def test_half_a_run_is_forgotten_and_a_whole_one_kept(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = iter([Watched(1, Path("before.py"), 1.0, 1.0)])
     forgotten: list[Any] = []

@@ -38,7 +38,7 @@ def outcome(name: str, framework: str, **printed: Any) -> Outcome:
 
 def half(pair: Pair, side: Any, run: int, **printed: Any) -> Half:
     stored = kept(WINDOWS / pair.name / f"{side}_{pair.framework}.json.gz") | printed
-    watched = Watched(run, pair.script(side), stored["step_ms"], stored["samples_per_s"])
+    watched = Watched(run, pair.script("before"), stored["step_ms"], stored["samples_per_s"])
     return Half(watched, load(stored["window"]))
 
 

@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.gpu.story import PAIRS
 from whyidle.monitor import rules
-from whyidle.monitor.core.errors import Problem, UsageProblem
+from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.demo.pairs import Pair
+from whyidle.monitor.demo.patch import changed
 from whyidle.monitor.render import demo_list
 
 ALL = pairs.all_pairs()
-PROGRAMS = sorted(path for path in pairs.folder().rglob("*.py") if path.name != "__init__.py")
+FOR_A_GPU = pairs.all_pairs(PAIRS)
+FILES = [path for path in pairs.folder().rglob("*.py") if path.name != "__init__.py"]
+# With those after a fix, which are no files.
+PROGRAMS = sorted({*FILES, *(p.with_name(p.name.replace("before_", "after_")) for p in FILES)})
 IN_PYTHON = [pair for pair in ALL if pair.framework not in pairs.ENDINGS]
 OTHERS = [pair for pair in ALL if pair not in IN_PYTHON]
 EACH = pytest.mark.parametrize("pair", ALL, ids=lambda pair: f"{pair.name}-{pair.framework}")
@@ -80,8 +85,8 @@ def said(program: ast.Module) -> str:
 
 @EACH_IN_PYTHON
 def test_only_the_fix_is_different(pair: Pair) -> None:
-    assert 0 < len(pairs.change(pair)) <= MOST_CHANGED
-    before, after = (ast.parse(pair.script(side).read_text()) for side in pairs.SIDES)
+    assert len(changed(pair.fix)) <= MOST_CHANGED
+    before, after = (ast.parse(pair.text(side)) for side in pairs.SIDES)
     assert unlike(settings(before), settings(after)) == SET_BY_FIX.get(
         (pair.name, pair.framework), set()
     )
@@ -94,32 +99,62 @@ def test_only_the_fix_is_different(pair: Pair) -> None:
 
 @pytest.mark.parametrize("pair", OTHERS, ids=lambda pair: f"{pair.name}-{pair.framework}")
 def test_a_pair_in_another_language_differs_in_its_fix_alone(pair: Pair) -> None:
-    texts = [pair.script(side).read_text() for side in pairs.SIDES]
-    assert 0 < len(pairs.change(pair)) <= MOST_CHANGED
-    for side, text in zip(pairs.SIDES, texts, strict=True):
-        place = pair.script(side).relative_to(pairs.folder().parent)
+    changes = changed(pair.fix)
+    assert len(changes) <= MOST_CHANGED
+    place = pair.folder.relative_to(pairs.folder().parent)
+    for side in pairs.SIDES:
+        text = pair.text(side)
         assert len(text.splitlines()) <= LONGEST
-        assert f"\n# Run: {pair.framework} {place} --seconds " in text
+        assert f"\n# Run: {pair.framework} {place}/{side}_{pair.framework}.jl --seconds " in text
         assert pair.about in text
         assert "const SEED = " in text
         assert "(SEED)" in text
         assert '"--seconds"' in text
         assert '"--steps"' in text
         assert "ms a step" in text
-    assert not any("a step" in each.text for each in pairs.change(pair))
+    assert not any("a step" in each.text for each in changes)
 
 
-@EACH
-def test_a_fix_is_shown_in_the_order_of_the_file(pair: Pair) -> None:
-    changed = pairs.change(pair)
-    for is_new in (False, True):
-        lines = [each.line for each in changed if each.is_new is is_new]
-        assert lines == sorted(lines)
+@pytest.mark.parametrize("pair", [*ALL, *FOR_A_GPU], ids=lambda p: f"{p.name}-{p.framework}")
+def test_a_fix_is_shown_as_it_is_applied(pair: Pair) -> None:
+    for side, is_new in (("before", False), ("after", True)):
+        lines = pair.text(side).splitlines()
+        changes = [each for each in changed(pair.fix) if each.is_new is is_new]
+        assert all(lines[each.line - 1] == each.text for each in changes)
+        assert changes == sorted(changes, key=lambda each: each.line)
+        assert pair in OTHERS or ast.parse(pair.text(side))
+
+
+@pytest.mark.parametrize("root", [pairs.folder(), PAIRS], ids=lambda root: root.name)
+def test_no_program_after_a_fix_is_a_file_and_no_fix_is_left_over(root: Path) -> None:
+    assert not [*root.rglob("after_*")]
+    assert len([*root.rglob("fix_*")]) == len(pairs.all_pairs(root))
+
+
+def test_the_program_after_a_fix_lies_beside_the_recordings_and_stays_while_it_is_the_same(
+    state: Path,
+) -> None:
+    pair = pairs.named("gc_pauses", "torch")
+    path = pair.script("after")
+    assert path == state / "demos" / "demo_workloads" / "gc_pauses" / "after_torch.py"
+    assert path.read_text() == pair.text("after")
+    made = path.stat()
+    assert pair.script("after").stat() == made
+    path.write_text("of another version")
+    assert pair.script("after").read_text() == pair.text("after")
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_where_nothing_can_be_written_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHYIDLE_STATE_DIR", "/proc/self/no")
+    with pytest.raises(StorageProblem) as raised:
+        pairs.named("gc_pauses", "torch").script("after")
+    assert "WHYIDLE_STATE_DIR" in raised.value.next_step
 
 
 @EACH_PROGRAM
 def test_a_program_is_short_and_says_how_it_is_run(path: Path) -> None:
-    text = path.read_text()
+    text = pairs.text_of(path)
     place = path.relative_to(pairs.folder().parent)
     assert len(text.splitlines()) <= LONGEST
     assert f"\nRun: python {place} " in (ast.get_docstring(ast.parse(text)) or "")
@@ -127,11 +162,13 @@ def test_a_program_is_short_and_says_how_it_is_run(path: Path) -> None:
 
 @EACH_PROGRAM
 def test_a_program_is_seeded_and_can_be_made_short(path: Path) -> None:
-    text = path.read_text()
+    text = pairs.text_of(path)
     assert "SEED = " in text
     assert "(SEED)" in text
     assert '"--seconds"' in text
     assert '"--steps"' in text
+    assert "import whyidle" not in text
+    assert "from whyidle" not in text
 
 
 def test_there_are_stories_of_two_faults_and_healthy_jobs_for_each_framework() -> None:
@@ -150,7 +187,7 @@ def test_what_is_shown_when_nothing_is_asked_for_is_there() -> None:
 def test_a_fault_that_does_not_show_at_once_has_its_time_and_the_first_ones_are_short() -> None:
     slow = pairs.named("memory_growth", "torch")
     assert slow.seconds > pairs.SECONDS
-    said = {slow.script(side).read_text().count("# 18 show it") for side in pairs.SIDES}
+    said = {slow.text(side).count("# 18 show it") for side in pairs.SIDES}
     assert said == {1}
     assert {pairs.named(*one).seconds for one in pairs.CURATED} == {pairs.SECONDS}
 
@@ -189,12 +226,10 @@ def test_half_a_pair_is_none(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "before_jax.py").write_text('"""Train."""\n')
     assert pairs.all_pairs(tmp_path) == []
-    (folder / "after_jax.py").write_text('"""Train."""\nfast = True\n')
+    (folder / "fix_jax.diff").write_text('@@ -1 +1,2 @@\n """Train."""\n+fast = True\n')
     (pair,) = pairs.all_pairs(tmp_path)
     assert pair.about == "Train."
-    assert [(each.line, each.text, each.is_new) for each in pairs.change(pair)] == [
-        (2, "fast = True", True)
-    ]
+    assert pair.text("after") == '"""Train."""\nfast = True\n'
 
 
 def test_demos_that_are_not_installed_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

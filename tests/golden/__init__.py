@@ -20,7 +20,7 @@ from benchmarks.faultbench import cases as planted
 from benchmarks.faultbench import jobs
 from benchmarks.faultbench.__main__ import HERE as PLANTED
 from benchmarks.faultbench.recordings import NAME, opened
-from benchmarks.record_pairs import kept
+from benchmarks.record_pairs import MADE, kept
 from benchmarks.strangers import cases as strangers
 from benchmarks.strangers import checkout
 from benchmarks.strangers.__main__ import HERE as STRANGERS
@@ -36,7 +36,7 @@ GOLDEN: Final = DATA / "golden.txt"
 # Public programs beside their source, which is no part of this repository.
 WITH_SOURCE: Final = "source/"
 MOST_PLACES: Final = 3
-# The folder of this project, in which windows of the demos find their lines.
+# The folder of this project, in which windows of the demos find their lines; beside MADE.
 HERE: Final = f"{DATA.parent.parent}/"
 # Sums come out the same on every machine up to so many digits.
 DIGITS: Final = 6
@@ -144,7 +144,7 @@ def _rounded(value: Any) -> Any:
         case Mapping():
             return {key: _rounded(each) for key, each in value.items() if key not in PASSING}
         case str():
-            return value.replace(HERE, "")
+            return value.replace(HERE, "").replace(MADE, "")
         case Sequence():
             return [_rounded(each) for each in value]
     return value

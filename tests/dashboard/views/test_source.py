@@ -123,7 +123,13 @@ def test_the_programs_of_the_demos_are_found_wherever_they_were_recorded() -> No
     code = shown(there, 30, "__getitem__", run(started_ms=1_000, host="elsewhere"))
     assert code.caveats == ()
     assert any("def __getitem__" in line for line in code.lines)
+    after = shown(there.replace("before", "after"), 41, "train", run(started_ms=1_000))
+    assert any("num_workers=2" in line for line in after.lines)
     assert isinstance(around("/x/demo_workloads/../../../etc/x.py", 1), str)
+
+
+def test_the_name_of_a_demo_leads_to_no_other_file(program: Path) -> None:
+    assert around(f"/x/demo_workloads/{program}", 20) == "No such file or directory"
 
 
 def test_a_long_line_is_cut(tmp_path: Path) -> None:
