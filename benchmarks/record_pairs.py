@@ -30,9 +30,9 @@ DEMOS = ROOT / "demo_workloads"
 WINDOWS = ROOT / "tests" / "data" / "windows"
 # Stands in a recording for the folder of the project.
 FOLDER = "/job/"
-# In it programs after a fix are no files; here they are, while this process lives.
-_MADE = tempfile.TemporaryDirectory(prefix="whyidle-made-")
-MADE = f"{_MADE.name}/"
+# In it programs after a fix are no files; here they are, or where it may only be read, elsewhere.
+_ELSEWHERE = None if os.access(ROOT, os.W_OK) else tempfile.TemporaryDirectory("-whyidle-demos")
+MADE = f"{_ELSEWHERE.name if _ELSEWHERE else ROOT / 'build' / 'demos'}/"
 _AFTER = re.compile(rf"{FOLDER}([\w/]+/after_\w+\.(?:py|jl))")
 # The first trace comes ten seconds after the agent has gone in.
 SECONDS = 18.0

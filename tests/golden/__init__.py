@@ -144,7 +144,7 @@ def _rounded(value: Any) -> Any:
         case Mapping():
             return {key: _rounded(each) for key, each in value.items() if key not in PASSING}
         case str():
-            return value.replace(HERE, "").replace(MADE, "")
+            return value.replace(MADE, "").replace(HERE, "")
         case Sequence():
             return [_rounded(each) for each in value]
     return value
