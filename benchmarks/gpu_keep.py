@@ -85,9 +85,9 @@ def findings(folder: Path) -> dict[str, list[str]]:
             window = portable.load(kept(path)["window"])
         else:
             window = of_answer(contract(analyse(path), ours=True), path.name)
-        rows = diagnose.as_json(diagnose.diagnose(window))["findings"]
+        rows = diagnose.as_json(diagnose.diagnose(window)).findings
         name = path.relative_to(folder).as_posix()
-        found[name] = [f"{row['rule']} {row['severity']}" for row in rows]
+        found[name] = [f"{row.rule} {row.severity}" for row in rows]
     return found
 
 

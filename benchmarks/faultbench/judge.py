@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from benchmarks.faultbench.cases import HEALTHY, Case
 from benchmarks.faultbench.jobs import written
 from benchmarks.faultbench.recordings import opened
@@ -28,7 +30,7 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
     """Return the row of one case."""
     folder, program, lines = written(case)
     with opened(recording) as (store, seen):
-        answer = diagnose.as_json(diagnose.diagnose(of_run(store, "last")))
+        answer = to_builtins(diagnose.as_json(diagnose.diagnose(of_run(store, "last"))))
         first_s = _first_s(store, case, seen)
     gain = truth["gain"]
     costs = case.fault != HEALTHY and is_fault(gain)

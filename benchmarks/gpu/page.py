@@ -123,14 +123,14 @@ def _pairs(folder: Path, found: list[tuple[str, Part]]) -> Iterator[Row]:
     for part in _of(found, "pairs"):
         path = folder / "windows" / f"{part['name']}_before.json.gz"
         verdict = diagnose.as_json(diagnose.diagnose(portable.load(kept(path)["window"])))
-        first = verdict["findings"][0] if verdict["findings"] else None
+        first = verdict.findings[0] if verdict.findings else None
         measured = part["figures"].get("measured")
         came = "not known" if measured is None else f"{measured[1]:.2f}x"
         yield (
             part["name"],
-            f"{first['rule']}, {first['severity']}" if first else "nothing",
-            f"{first['speedup'][0]:.2f}x to {first['speedup'][1]:.2f}x"
-            if first and first["speedup"]
+            f"{first.rule}, {first.severity}" if first else "nothing",
+            f"{first.speedup[0]:.2f}x to {first.speedup[1]:.2f}x"
+            if first and first.speedup
             else "",
             came,
         )

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from benchmarks.faultbench.judge import LOUD, NEAR
 from benchmarks.faultbench.recordings import opened
 from benchmarks.strangers.cases import Case
@@ -39,7 +41,7 @@ def judged(
         has_source = False
     with opened(recording) as (store, seen):
         window = of_run(store, "last")
-        answer = diagnose.as_json(diagnose.diagnose(window))
+        answer = to_builtins(diagnose.as_json(diagnose.diagnose(window)))
         said = window.job.mean(m.JOB_STEPS)
         run = Reader.open(store).runs()[0]
         value = None if said is None else said.value

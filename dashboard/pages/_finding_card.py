@@ -20,10 +20,10 @@ from whyidle.monitor.render.finding_text import FindingText
 
 def head(finding: FindingJson, places: Sequence[CodeLocation], run: int) -> None:
     """Write the title and the cost, which are always visible."""
-    link = f"?run={run}&amp;finding={safe(finding['rule'])}"
+    link = f"?run={run}&amp;finding={safe(finding.rule)}"
     write(
-        f'<div class="w-verdict">{markup.chip(finding["severity"])}<b>{safe(finding["title"])}</b>'
-        f' <a class="w-sub w-mono" href="{link}">{safe(finding["rule"])}</a></div>'
+        f'<div class="w-verdict">{markup.chip(finding.severity)}<b>{safe(finding.title)}</b>'
+        f' <a class="w-sub w-mono" href="{link}">{safe(finding.rule)}</a></div>'
     )
     if places:
         write(f'<div class="w-mono w-sub">at {safe(places[0].words)}</div>')
@@ -35,8 +35,8 @@ def head(finding: FindingJson, places: Sequence[CodeLocation], run: int) -> None
 
 def _cost(finding: FindingJson) -> str:
     """Return the time as a bar: what the fix surely saves, what it may save, and the rest."""
-    low, high = finding["lost_share"] or (0.0, 0.0)
-    colour = theme.SEVERITIES.get(finding["severity"], theme.GREY)
+    low, high = finding.lost_share or (0.0, 0.0)
+    colour = theme.SEVERITIES.get(finding.severity, theme.GREY)
     most = f", at most {high:.0%}" if f"{high:.0%}" != f"{low:.0%}" else ""
     maybe = f"repeating-linear-gradient(135deg,{colour} 0 3px,transparent 3px 6px)"
     return (
@@ -95,7 +95,7 @@ def _patch(finding: FindingJson, diff: Diff, run: int) -> None:
     write(f"<div>{safe(diff.title)}</div>")
     st.code(diff.text, language="diff")
     write("".join(markup.note(each) for each in diff.notes))
-    rule = finding["rule"]
+    rule = finding.rule
     st.code(
         f"monitor fix {run} {rule} --verify 'CMD'  # is it faster, and the same?", language="bash"
     )
@@ -103,22 +103,22 @@ def _patch(finding: FindingJson, diff: Diff, run: int) -> None:
 
 def _besides(finding: FindingJson) -> None:
     rows = [
-        ("documents", ", ".join(finding["documents"])),
-        ("also seen", ", ".join(finding["also_seen"])),
-        ("behind", finding["behind"] or ""),
+        ("documents", ", ".join(finding.documents)),
+        ("also seen", ", ".join(finding.also_seen)),
+        ("behind", finding.behind or ""),
         ("energy", _energy(finding)),
     ]
     _tables.table([row for row in rows if row[1]], labels=(0,))
-    page = findings.why(finding["rule"])
+    page = findings.why(finding.rule)
     if page:
-        with st.popover("Why this costs, and when it is wrong", key=f"why-{finding['rule']}"):
+        with st.popover("Why this costs, and when it is wrong", key=f"why-{finding.rule}"):
             st.markdown(page)
             for cite, name in findings.documents(finding):
                 st.text(f"{cite}: {name}" if name else cite)
 
 
 def _energy(finding: FindingJson) -> str:
-    if finding["lost_share"] is None:
+    if finding.lost_share is None:
         return ""
-    why = finding["energy"]["unknown"].get("watts_lost", "no power is read")
+    why = finding.energy.unknown.get("watts_lost", "no power is read")
     return finding_text.cost(finding) or f"not known: {why}"

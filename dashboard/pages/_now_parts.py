@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import streamlit as st
+from msgspec import structs
 
 from whyidle.dashboard import markup, settings, widgets
 from whyidle.dashboard.frame import PageState
@@ -98,12 +99,12 @@ def computing(data: PageData) -> tuple[float | None, str]:
 
 def finding(answer: DiagnosisJson, run: Run) -> str:
     """Return the costliest finding and the risks beside it, with links to their fixes."""
-    said, lead = answer["verdict"], findings.lead(answer)
-    verdict = f'<p class="w-verdict"><b>{safe(said["text"])}</b></p>'
+    said, lead = answer.verdict, findings.lead(answer)
+    verdict = f'<p class="w-verdict"><b>{safe(said.text)}</b></p>'
     if lead is None:
         return verdict
-    if lead.first["rule"] == said["rule"]:
-        verdict, lead = "", replace(lead, first={**lead.first, "title": said["text"]})
+    if lead.first.rule == said.rule:
+        verdict, lead = "", replace(lead, first=structs.replace(lead.first, title=said.text))
     more = f" · {lead.more} more" if lead.more else ""
     beside = (_finding(each, run, "What to do about it") for each in lead.beside)
     first = _finding(lead.first, run, "How to fix it", more)
@@ -114,31 +115,31 @@ def _finding(found: FindingJson, run: Run, way: str, more: str = "") -> str:
     said = finding_text.of(found)
     gives = f" A fix makes steps {said.factor}." if said.factor else ""
     at = "".join(f"{place.at} in {place.function}" for place in said.places[:1])
-    link = markup.link("fix", way, run=run.id, finding=found["rule"])
+    link = markup.link("fix", way, run=run.id, finding=found.rule)
     return (
-        f'<p class="w-verdict">{markup.chip(found["severity"])}<b>{safe(said.title)}</b>'
+        f'<p class="w-verdict">{markup.chip(found.severity)}<b>{safe(said.title)}</b>'
         f'{safe(gives)} <span class="w-mono">{safe(at)}</span> {link}{safe(more)}</p>'
     )
 
 
 def ranks(answer: DiagnosisJson) -> str:
     """Return how much each rank waits, and who comes last; nothing for a job of one."""
-    # A run of an earlier program has none.
-    known = answer.get("ranks")
+    known = answer.ranks
     if not known:
         return ""
-    late = {(known["straggler"] or {"rank": None})["rank"], *known["alike"]} - {None}
-    shown = sorted(known["each"], key=lambda rank: -rank["late"][0])[:_MOST_RANKS]
+    straggler = None if known.straggler is None else known.straggler.rank
+    late = {straggler, *known.alike} - {None}
+    shown = sorted(known.each, key=lambda rank: -rank.late[0])[:_MOST_RANKS]
     rows = [
         (
-            f"rank {rank['rank']}",
-            numbers.show(rank["host_shares"].get("waits", 0.0), "ratio"),
-            numbers.show(rank["late"][0], "ratio") if rank["rank"] in late else "",
-            "comes last" if rank["rank"] in late else "",
+            f"rank {rank.rank}",
+            numbers.show(rank.host_shares.get("waits", 0.0), "ratio"),
+            numbers.show(rank.late[0], "ratio") if rank.rank in late else "",
+            "comes last" if rank.rank in late else "",
         )
-        for rank in sorted(shown, key=lambda rank: rank["rank"] or 0)
+        for rank in sorted(shown, key=lambda rank: rank.rank or 0)
     ]
-    more = len(known["each"]) - len(rows)
+    more = len(known.each) - len(rows)
     head = markup.title("Ranks", f"{more} more wait alike" if more else "by their main threads")
     columns = ("", "waits", "the others wait for it, at least", "")
     return head + markup.table(columns, rows, right={1, 2})

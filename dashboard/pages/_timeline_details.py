@@ -23,7 +23,7 @@ from whyidle.dashboard.views import (
 from whyidle.dashboard.views.timeline_event import EventRef, TraceEvent
 from whyidle.dashboard.views.timeline_gap import Gap
 from whyidle.dashboard.views.timeline_host import HostEventTotal, StackSamples
-from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, PlaceJson
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.contracts.trace import OwnerJson
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render import numbers
@@ -220,10 +220,13 @@ def _found(trace: KeptTrace, gap: Gap) -> None:
     finding = findings.of_slice(_diagnosed(str(settings.current().store), trace.run), gap.slice)
     if finding is None:
         return
-    widgets.title("Lines that the run's finding names", str(finding["title"]))
-    shares = (numbers.show(place["share"], "ratio") for place in finding["where"])
-    rows = [(_line(p), s) for p, s in zip(finding["where"], shares, strict=True)][:_LINES_MOST]
-    fix = markup.link("fix", "How to fix it", run=trace.run, finding=finding["rule"])
+    widgets.title("Lines that the run's finding names", str(finding.title))
+    shares = (numbers.show(place.share, "ratio") for place in finding.where)
+    rows = [
+        (f"{p.file}:{p.line} in {p.function}", s)
+        for p, s in zip(finding.where, shares, strict=True)
+    ][:_LINES_MOST]
+    fix = markup.link("fix", "How to fix it", run=trace.run, finding=finding.rule)
     widgets.write(f"{_rows(rows)}<p>{fix}</p>")
 
 
@@ -236,11 +239,7 @@ def _place(place: OwnerJson) -> str:
     """Return a line of code; if only its function is known, also what that called."""
     calls = [call["name"] for call in place.get("calls") or ()]
     within = f", mostly in {calls[0]}" if calls and not place.get("exact_line", True) else ""
-    return f"{_line(place)}{within}"
-
-
-def _line(place: PlaceJson | OwnerJson) -> str:
-    return f"{place['file']}:{place['line']} in {place['function']}"
+    return f"{place['file']}:{place['line']} in {place['function']}{within}"
 
 
 def _samples(found: StackSamples | None) -> None:

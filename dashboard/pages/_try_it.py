@@ -17,7 +17,7 @@ from whyidle.monitor.store import Run
 
 def offer(finding: FindingJson, run: Run) -> None:
     """Offer what can be tried for a finding: as buttons where that is allowed, else in words."""
-    found = tries.knobs(finding["rule"]) if run.is_recording and run.target_pid else []
+    found = tries.knobs(finding.rule) if run.is_recording and run.target_pid else []
     if not found:
         return
     widgets.title("Try it in the running job", "in turns with what was before, then taken back")
@@ -26,11 +26,11 @@ def offer(finding: FindingJson, run: Run) -> None:
         st.code("\n".join(lines), language="bash")
         return
     going = trying.of(run.id)
-    with st.container(horizontal=True, key=f"tries-{finding['rule']}"):
+    with st.container(horizontal=True, key=f"tries-{finding.rule}"):
         for knob in found:
             st.button(
                 f"Try {knob.name}",
-                key=f"try-{finding['rule']}-{knob.name}",
+                key=f"try-{finding.rule}-{knob.name}",
                 help=f"{knob.does} Risk: {knob.risk}",
                 disabled=going is not None and going.is_running,
                 on_click=trying.start,

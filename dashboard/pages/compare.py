@@ -94,9 +94,7 @@ def _pair(shown: PageState, known: Mapping[str, Run]) -> tuple[Run | None, Run |
 
 def _lost(answer: DiagnosisJson) -> float:
     """Return the share of the time that its worst fault costs at least."""
-    return max(
-        (each["lost_share"][0] for each in answer["findings"] if each["lost_share"]), default=0.0
-    )
+    return max((each.lost_share[0] for each in answer.findings if each.lost_share), default=0.0)
 
 
 def _picked(which: str, words: str, known: Mapping[str, Run]) -> str | None:

@@ -46,14 +46,14 @@ def _findings(shown: PageState) -> None:
     with st.container():
         opened = _opened(found, run)
     diffs = patches.diffs(found.answer)
-    for finding in found.answer["findings"]:
-        rule = finding["rule"]
+    for finding in found.answer.findings:
+        rule = finding.rule
         with st.container(border=True, key=f"finding-{rule}"):
             _finding_card.head(finding, found.places[rule], run.id)
             with st.expander("Evidence, code and fix", expanded=rule == opened, key=f"more-{rule}"):
                 _finding_card.body(finding, found.places[rule], diffs.get(rule), run.id)
                 _try_it.offer(finding, run)
-    if found.answer["findings"]:
+    if found.answer.findings:
         _measuring(shown)
     _comparing(shown)
     _besides(found, run)
@@ -75,7 +75,7 @@ def _opened(found: Page, run: Run) -> str | None:
     if linked is not None and found.finding(linked) is None:
         widgets.unknown(linked[:60], "not found in this run, or no longer")
         linked = None
-    first = next((each["rule"] for each in found.answer["findings"]), None)
+    first = next((each.rule for each in found.answer.findings), None)
     key = f"first-of-{run.id}"
     if first is not None:
         st.session_state.setdefault(key, first)
@@ -83,15 +83,15 @@ def _opened(found: Page, run: Run) -> str | None:
 
 
 def _account(found: Page) -> None:
-    budget = found.answer["budget"]
+    budget = found.answer.budget
     if budget is None:
-        widgets.unknown("Where the time goes", str(found.answer["unknown"]["budget"]))
+        widgets.unknown("Where the time goes", str(found.answer.unknown["budget"]))
         return
-    widgets.budget("Where the time goes", f"by {found.answer['budget_source']}", budget)
+    widgets.budget("Where the time goes", f"by {found.answer.budget_source}", budget)
 
 
 def _overview(found: Page) -> None:
-    shown = findings.ranges(found.answer["findings"])
+    shown = findings.ranges(found.answer.findings)
     if len(shown) > 1:
         widgets.title("How much faster each fix makes it", "predicted, each alone")
         widgets.chart(ranges.ranges("gains", shown), "gains", ranges.height(shown))

@@ -20,6 +20,7 @@ from whyidle.dashboard.views.your_code import HotLine, Sampled, YourCode
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.host_class import HOST_LOOKS
 from whyidle.monitor.render import numbers
+from whyidle.monitor.runs.stacks import place_json
 from whyidle.monitor.signals import code_boxes
 from whyidle.monitor.store import Run
 
@@ -184,9 +185,9 @@ def _code(hot: HotLine, run: Run) -> str:
         return markup.note(
             "Libraries ran that no line of yours had called: threads, imports, exit."
         )
-    file, line, function = hot.line
+    file, line, _ = hot.line
     place = f'<div class="w-mono w-sub">{safe(f"{file}:{line}")}</div>'
-    code = source.around({"file": file, "line": line, "function": function, "share": None}, run)
+    code = source.around(place_json(hot.line), run)
     if isinstance(code, str):
         return place + markup.note(f"Its code is not shown: {code}.")
     return place + _tables.code(code)

@@ -209,8 +209,8 @@ def promise(found: Comparison) -> Promise:
     """Compare what was predicted for the faults of A that are gone with what was measured."""
     gone = _gone(found)
     diagnosis = as_json(diagnose(found.a.window))
-    timed = [each for each in diagnosis["findings"] if each["rule"] in gone and each["speedup"]]
-    rules = tuple(each["rule"] for each in timed)
+    timed = [each for each in diagnosis.findings if each.rule in gone and each.speedup]
+    rules = tuple(each.rule for each in timed)
     predicted = promised(timed)
     if predicted is None:
         return Promise(rules, (), f"Nothing was predicted: {NOTHING_GONE}.", None)
@@ -230,7 +230,7 @@ def _gone(found: Comparison) -> set[str]:
 def _why_not_measured(found: Comparison, timed: Sequence[FindingJson]) -> str | None:
     if found.steps is None:
         return found.why_no_steps or "no step could be told apart"
-    by_samples = any(each["paced_by"] == "samples" for each in timed)
+    by_samples = any(each.paced_by == "samples" for each in timed)
     if by_samples and found.per != "sample" and None in (found.a.batch, found.b.batch):
         return OTHER_BATCH
     return None

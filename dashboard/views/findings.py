@@ -62,20 +62,20 @@ class Lead:
 
 def lead(answer: DiagnosisJson) -> Lead | None:
     """Return the finding that the verdict is about, else the first that costs time."""
-    findings, rule = answer["findings"], answer["verdict"]["rule"]
+    findings, rule = answer.findings, answer.verdict.rule
     if not findings:
         return None
-    timed = [each for each in findings if each["speedup"]]
-    said = (each for each in findings if each["rule"] == rule)
+    timed = [each for each in findings if each.speedup]
+    said = (each for each in findings if each.rule == rule)
     first = next(said, None) or next(iter(timed), findings[0])
-    risks = [each for each in findings[: findings.index(first)] if not each["speedup"]]
-    beside = risks[:MOST_BESIDE] if first["speedup"] else timed[:1]
+    risks = [each for each in findings[: findings.index(first)] if not each.speedup]
+    beside = risks[:MOST_BESIDE] if first.speedup else timed[:1]
     return Lead(first, beside, len(findings) - 1 - len(beside))
 
 
 def of_slice(answer: DiagnosisJson, part: Slice) -> FindingJson | None:
     """Return the first finding about a slice that names lines of code."""
-    found = (each for each in answer["findings"] if each["slice"] == part and each["where"])
+    found = (each for each in answer.findings if each.slice == part and each.where)
     return next(found, None)
 
 
@@ -90,20 +90,18 @@ class Page:
 
     def finding(self, rule: str) -> FindingJson | None:
         """Return what a rule found."""
-        return next((each for each in self.answer["findings"] if each["rule"] == rule), None)
+        return next((each for each in self.answer.findings if each.rule == rule), None)
 
 
 def of(answer: DiagnosisJson, run: Run) -> Page:
     """Return an answer of ``monitor diagnose`` in the form of the page."""
-    return Page(
-        answer, terminal.verdict(answer), {f["rule"]: places(f, run) for f in answer["findings"]}
-    )
+    return Page(answer, terminal.verdict(answer), {f.rule: places(f, run) for f in answer.findings})
 
 
 def places(finding: FindingJson, run: Run) -> list[CodeLocation]:
     """Return the lines that a finding names, the costliest with their code."""
     found = []
-    for i, place in enumerate(finding["where"]):
+    for i, place in enumerate(finding.where):
         text = finding_text.place(place).words
         code = source.around(place, run) if i < MOST_CODE else None
         if isinstance(code, str):
@@ -117,16 +115,16 @@ def ranges(findings: Sequence[FindingJson]) -> list[Range]:
     """Return the expected gain of each fix."""
     found = []
     for each in findings:
-        if each["speedup"]:
-            low, high = each["speedup"]
-            colour = theme.SEVERITIES.get(each["severity"], theme.GREY)
-            found.append(Range(each["title"], low, high, colour))
+        if each.speedup:
+            low, high = each.speedup
+            colour = theme.SEVERITIES.get(each.severity, theme.GREY)
+            found.append(Range(each.title, low, high, colour))
     return found
 
 
 def documents(finding: FindingJson) -> list[tuple[str, str]]:
     """Return the documents that the rule cites, with their names."""
-    return [(each, DOCUMENTS.get(each[:2], "")) for each in finding["documents"]]
+    return [(each, DOCUMENTS.get(each[:2], "")) for each in finding.documents]
 
 
 def why(rule: str) -> str:
@@ -137,24 +135,24 @@ def why(rule: str) -> str:
 
 def unexplained(answer: DiagnosisJson) -> list[tuple[str, float]]:
     """Return the idle slices that no finding is about."""
-    return [(words(Slice(part)), share) for part, share in answer["unexplained"].items()]
+    return [(words(Slice(part)), share) for part, share in answer.unexplained.items()]
 
 
 def while_it_computes(answer: DiagnosisJson) -> list[str]:
     """Return how well the device computes while it computes."""
-    return terminal.while_it_computes(answer["compute"]) if answer["compute"] else []
+    return terminal.while_it_computes(answer.compute) if answer.compute else []
 
 
 def caveats(answer: DiagnosisJson) -> list[str]:
     """Return the warnings about the trace, and the rules that failed."""
-    failed = answer["failed"].items()
-    return [*answer["warnings"], *(f"{r} failed, a defect of whyidle: {why}" for r, why in failed)]
+    failed = answer.failed.items()
+    return [*answer.warnings, *(f"{r} failed, a defect of whyidle: {why}" for r, why in failed)]
 
 
 def not_checked(answer: DiagnosisJson, run: Run) -> dict[str, list[str]]:
     """Return the rules that could not be checked, by what they need in this run."""
     found: dict[str, list[str]] = {}
-    for need, names in terminal.by_need(answer["not_checked"]).items():
+    for need, names in terminal.by_need(answer.not_checked).items():
         text = need
         if run.is_recording:
             text = _RUN.sub(str(run.id), _PID.sub(str(run.target_pid or "PID"), text))

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 
 
@@ -26,14 +28,14 @@ def diffs(answer: DiagnosisJson) -> dict[str, Diff]:
         return {}
     found = {}
     by_rule, cores = fixes.by_rule(), _cores(answer)
-    for finding in answer["findings"]:
+    for finding in answer.findings:
         # Each against the source as it is: a reader takes one of them.
-        alone: DiagnosisJson = {**answer, "findings": [finding]}
+        alone = replace(answer, findings=[finding])
         for _, patch in fixes.fix(alone, by_rule, cores).patches:
-            found[finding["rule"]] = Diff(patch.title, fixes.diff(patch, Path.cwd()), patch.notes)
+            found[finding.rule] = Diff(patch.title, fixes.diff(patch, Path.cwd()), patch.notes)
     return found
 
 
 def _cores(answer: DiagnosisJson) -> int:
-    cores = answer["host"]["cores"]
-    return (os.cpu_count() or 1) if cores is None else max(1, int(cores["total"]))
+    cores = answer.host.cores
+    return (os.cpu_count() or 1) if cores is None else max(1, int(cores.total))

@@ -13,7 +13,6 @@ from typing import Final
 from whyidle.dashboard import settings
 from whyidle.monitor.code.source import LARGEST
 from whyidle.monitor.core.contracts.diagnosis import PlaceJson
-from whyidle.monitor.core.contracts.trace import OwnerJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.processes import open_as
@@ -42,14 +41,14 @@ class Code:
     caveats: tuple[str, ...] = ()
 
 
-def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
+def around(place: PlaceJson, run: Run) -> Code | str:
     """Return the code at a location, or why it cannot be shown."""
-    line = place["line"]
+    line = place.line
     if not line:
         return NO_LINE
     try:
-        path = Path(place["file"])
-        demo = None if path.exists() else _demo(place["file"])
+        path = Path(place.file)
+        demo = None if path.exists() else _demo(place.file)
         if path.suffix != ".py" or not (demo or path.is_absolute()):
             return NO_SOURCE
         text, changed_ms = (demo, 0.0) if demo else _read(path, _reader(run))
@@ -63,7 +62,7 @@ def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
     first = max(1, line - AROUND)
     shown = tuple(each[:LONGEST_LINE] for each in lines[first - 1 : line + AROUND])
     caveats = [] if demo else list(_of_the_file(run, changed_ms))
-    if not _is_inside(text, line, place["function"]):
+    if not _is_inside(text, line, place.function):
         caveats.append(f"{place['function']} is not at this line")
     return Code(first, shown, line, tuple(caveats))
 

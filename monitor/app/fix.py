@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from whyidle.monitor.app import windows
 from whyidle.monitor.core.contracts.fix import FixJson, PatchJson, RefusedJson
@@ -93,7 +94,7 @@ def fixed(
     answer = diagnose.as_json(diagnose.diagnose(window))
     if rule is not None:
         _check_rule(answer, rule)
-        answer["findings"] = [each for each in answer["findings"] if each["rule"] == rule]
+        answer = replace(answer, findings=[each for each in answer.findings if each.rule == rule])
     cores = window.cores
     count = len(os.sched_getaffinity(0)) if cores is None else int(cores.value)
     found = fixes.fix(answer, fixes.by_rule(), count, allow_numerics=allow_numerics)
@@ -109,7 +110,7 @@ def fixed(
 
 
 def _check_rule(answer: DiagnosisJson, rule: str) -> None:
-    names = [each["rule"] for each in answer["findings"]]
+    names = [each.rule for each in answer.findings]
     if rule not in names:
         then = f"Found: {', '.join(names)}" if names else "See: monitor diagnose"
         raise UsageProblem(f"'{rule}' was not found in this job.", then)
@@ -119,14 +120,14 @@ def _patch(finding: FindingJson, patch: Patch, here: Path) -> PatchJson:
     from whyidle.monitor import fixes  # noqa: PLC0415  LibCST takes time
 
     return {
-        "rule": finding["rule"],
+        "rule": finding.rule,
         "codemod": patch.codemod,
         "title": patch.title,
         "file": patch.file,
         "diff": fixes.diff(patch, here),
         "notes": list(patch.notes),
-        "speedup": finding["speedup"],
-        "expected": finding["expected"],
+        "speedup": finding.speedup,
+        "expected": finding.expected,
     }
 
 
@@ -137,5 +138,5 @@ def _refused(finding: FindingJson, why: list[Refusal], shown: Callable[[str], st
         line = [] if each.line is None else [str(each.line)]
         where = ":".join([*file, *line])
         reasons.append(f"{where}: {each.why}" if file else each.why)
-    advice = {name: fix["text"] for name, fix in finding["fixes"].items()}
-    return {"rule": finding["rule"], "why": list(dict.fromkeys(reasons)), "advice": advice}
+    advice = {name: fix.text for name, fix in finding.fixes.items()}
+    return {"rule": finding.rule, "why": list(dict.fromkeys(reasons)), "advice": advice}

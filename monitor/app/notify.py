@@ -98,7 +98,7 @@ class Notifying:
     def finish(self, summary: RunSummary | None = None) -> None:
         """Note what only the whole recording shows; give what is on its way a moment."""
         if summary is not None and summary.diagnosis is not None:
-            run, found = summary.run, summary.diagnosis["findings"]
+            run, found = summary.run, summary.diagnosis.findings
             self._note(found, run.id, run.ended_ms or run.started_ms, run.script)
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(None)
@@ -113,9 +113,9 @@ class Notifying:
     ) -> None:
         now = time.monotonic()
         for finding in findings:
-            rule = finding["rule"]
+            rule = finding.rule
             last = self._told.get(rule, float("-inf"))
-            if finding["severity"] == Severity.HIGH and now - last >= AGAIN_SECONDS:
+            if finding.severity == Severity.HIGH and now - last >= AGAIN_SECONDS:
                 self._told[rule] = now
                 notice: JsonObject = {
                     "event": "finding",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final, Literal, Self
 
-from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 
@@ -159,15 +158,6 @@ class SourceLine:
     line: int
     function: str
     share: float
-
-    def as_json(self) -> PlaceJson:
-        """Return the form used in answers."""
-        return {
-            "file": self.file,
-            "line": self.line,
-            "function": self.function,
-            "share": round(self.share, 4),
-        }
 
 
 @dataclass(frozen=True, slots=True)

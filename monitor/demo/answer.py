@@ -48,10 +48,10 @@ def _side(outcome: Outcome, half: Half, which: Which) -> DemoSideJson:
         "samples_per_s": watched.samples_per_s,
         "top": outcome.top(half),
         "findings": [brief(each) for each in half.findings],
-        "budget": half.diagnosis["budget"],
-        "budget_source": half.diagnosis["budget_source"],
-        "overhead": half.diagnosis["overhead"],
-        "not_measured": half.diagnosis["not_measured"],
+        "budget": half.diagnosis.budget,
+        "budget_source": half.diagnosis.budget_source,
+        "overhead": half.diagnosis.overhead,
+        "not_measured": half.diagnosis.not_measured,
     }
 
 

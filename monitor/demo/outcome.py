@@ -46,7 +46,7 @@ class Half:
     @property
     def findings(self) -> list[FindingJson]:
         """The findings, the most important first."""
-        return self.diagnosis["findings"]
+        return self.diagnosis.findings
 
     @property
     def waited(self) -> float | None:
@@ -61,7 +61,7 @@ class Half:
 
     def of(self, rule: str) -> FindingJson | None:
         """Return what one rule found."""
-        return next((each for each in self.findings if each["rule"] == rule), None)
+        return next((each for each in self.findings if each.rule == rule), None)
 
 
 @dataclass(frozen=True)
@@ -166,16 +166,16 @@ class Outcome:
 
     def top(self, side: Half) -> str | None:
         """Return the rule that stands first on one side, whatever else the machine does."""
-        return next((each["rule"] for each in side.findings if self._is_ours(each["rule"])), None)
+        return next((each.rule for each in side.findings if self._is_ours(each.rule)), None)
 
     @property
     def waits(self) -> str | None:
         """Say how much the cores were taken, where that was found on a side."""
         found = [each for half in (self.before, self.after) if (each := half.of(STARVED))]
-        if self._is_ours(STARVED) or not any(each["severity"] in MATTERS for each in found):
+        if self._is_ours(STARVED) or not any(each.severity in MATTERS for each in found):
             return None
         # What costs the job a time to win back are its own threads, or its limit.
-        is_own = any(each["lost_share"] for each in found)
+        is_own = any(each.lost_share for each in found)
         what = "the main thread waited for a core" if is_own else "other programs took cores"
         before, after = (_percent(half.waited) for half in (self.before, self.after))
         return f"{what}: before {before}, after {after} of the time"
@@ -213,12 +213,12 @@ class Outcome:
 
 def promised(findings: Iterable[FindingJson]) -> tuple[float, float] | None:
     """Return the speed-up that findings promise, all their fixes together."""
-    timed = [each for each in findings if each["speedup"]]
-    if len(timed) == 1 and timed[0]["speedup"]:
-        low, high = timed[0]["speedup"]
+    timed = [each for each in findings if each.speedup]
+    if len(timed) == 1 and timed[0].speedup:
+        low, high = timed[0].speedup
         return low, high
     # Those of one slice give it back only once.
-    shares = [each["lost_share"] for each in timed if each["lost_share"] and not each["behind"]]
+    shares = [each.lost_share for each in timed if each.lost_share and not each.behind]
     if not shares:
         return None
     # What one gives back the other may have counted as well: at least the larger comes back.

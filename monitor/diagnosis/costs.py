@@ -18,13 +18,10 @@ NO_GPU: Final = "no GPU of the job is known"
 NOT_RECORDED: Final = "only a recording knows it"
 NOT_ENTERED: Final = "no agent was in the job"
 NOT_SAID: Final = "the trace does not say it"
-NO_COST: Final[EnergyJson] = {
-    "watts_lost": None, "joules_per_step": None, "money_per_step": None, "money_per_hour": None,
-    "currency": "",
-    "unknown": dict.fromkeys(
-        ("watts_lost", "joules_per_step", "money_per_step", "money_per_hour"), NO_GAIN
-    ),
-}  # fmt: skip
+_COSTS: Final = ("watts_lost", "joules_per_step", "money_per_step", "money_per_hour")
+NO_COST: Final = EnergyJson(
+    **dict.fromkeys(_COSTS), currency="", unknown=dict.fromkeys(_COSTS, NO_GAIN)
+)
 HOUR: Final = 3600.0
 
 
@@ -48,14 +45,11 @@ def cost_of(lost: float | None, window: Window) -> EnergyJson:
         "money_per_step": _each_step(None if hourly is None else hourly / HOUR, step_s, why),
         "money_per_hour": (hourly, why),
     }
-    return {
-        "watts_lost": values["watts_lost"][0],
-        "joules_per_step": values["joules_per_step"][0],
-        "money_per_step": values["money_per_step"][0],
-        "money_per_hour": hourly,
-        "currency": prices.currency,
-        "unknown": {name: str(why) for name, (value, why) in values.items() if value is None},
-    }
+    return EnergyJson(
+        **{name: value for name, (value, _) in values.items()},
+        currency=prices.currency,
+        unknown={name: str(why) for name, (value, why) in values.items() if value is None},
+    )
 
 
 def _each_step(
@@ -70,25 +64,19 @@ def overhead(window: Window) -> OverheadJson:
     """Return what we take of the job's time and of its machine."""
     job, file = window.job, window.kind == "file"
     held = [trace.held_s for trace in window.traces if trace.held_s is not None]
-    profiler = _profiler(window)
     values = {
         "agent_cores": (job.means.get(m.JOB_AGENT_CPU), NOT_RECORDED if file else NOT_ENTERED),
         "monitor_cores": (job.means.get(m.SELF_CPU), NOT_RECORDED),
         "monitor_rss_bytes": (job.means.get(m.SELF_RSS), NOT_RECORDED),
         "entering_s": (job.stopped_s, NOT_RECORDED if file else NOT_ENTERED),
         "traces_held_s": (sum(held) if held else None, NOT_RECORDED if file else NOT_SAID),
-        "profiler_share": (profiler, NOT_SAID),
+        "profiler_share": (_profiler(window), NOT_SAID),
     }
-    return {
-        "agent_cores": values["agent_cores"][0],
-        "monitor_cores": values["monitor_cores"][0],
-        "monitor_rss_bytes": values["monitor_rss_bytes"][0],
-        "entering_s": values["entering_s"][0],
-        "traces": 0 if file else len(window.traces),
-        "traces_held_s": values["traces_held_s"][0],
-        "profiler_share": profiler,
-        "unknown": {name: why for name, (value, why) in values.items() if value is None},
-    }
+    return OverheadJson(
+        **{name: value for name, (value, _) in values.items()},
+        traces=0 if file else len(window.traces),
+        unknown={name: why for name, (value, why) in values.items() if value is None},
+    )
 
 
 def _profiler(window: Window) -> float | None:

@@ -50,7 +50,7 @@ class Debouncer:
 
         ``first``: the rule that its verdict is about.
         """
-        found = {each["rule"]: each for each in findings}
+        found = {each.rule: each for each in findings}
         self._seen = {rule: self._seen.get(rule, 0) + 1 for rule in found}
         self._missed = {
             rule: self._missed.get(rule, 0) + 1 for rule in self._shown if rule not in found
@@ -69,9 +69,7 @@ class Debouncer:
 
 def is_exact(finding: FindingJson) -> bool:
     """Whether a finding is shown at once."""
-    return _is_risk(finding) or any(
-        each["source"].startswith("trace") for each in finding["evidence"]
-    )
+    return _is_risk(finding) or any(each.source.startswith("trace") for each in finding.evidence)
 
 
 def _in_order(shown: Mapping[str, FindingJson], first: str | None) -> dict[str, FindingJson]:
@@ -85,23 +83,23 @@ def _in_order(shown: Mapping[str, FindingJson], first: str | None) -> dict[str, 
         while place and _is_before(finding, order[place - 1]):
             place -= 1
         order.insert(place, finding)
-    order.sort(key=lambda each: 0 if _is_risk(each) else 1 if each["rule"] == first else 2)
-    return {finding["rule"]: finding for finding in order}
+    order.sort(key=lambda each: 0 if _is_risk(each) else 1 if each.rule == first else 2)
+    return {finding.rule: finding for finding in order}
 
 
 def _is_risk(finding: FindingJson) -> bool:
-    return finding["expected"] is None and finding["severity"] == "high"
+    return finding.expected is None and finding.severity == "high"
 
 
 def _is_before(finding: FindingJson, other: FindingJson) -> bool:
-    mine, others = (_LEVELS[Severity(each["severity"])] for each in (finding, other))
+    mine, others = (_LEVELS[Severity(each.severity)] for each in (finding, other))
     if mine != others:
         return mine < others
     return _lost(finding) > _lost(other) + APART
 
 
 def _lost(finding: FindingJson) -> float:
-    if finding["expected"] is None:
+    if finding.expected is None:
         # Errors stand first, what costs no time last.
         return 2.0 if _is_risk(finding) else 0.0
-    return 1 - 1 / finding["expected"]
+    return 1 - 1 / finding.expected

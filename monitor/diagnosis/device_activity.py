@@ -8,7 +8,6 @@ On a CPU by the names of the operators.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from whyidle.monitor.core import metrics as m
@@ -55,33 +54,7 @@ NO_PIPES: Final = "a CPU computes, and no counters of its pipes are read"
 NO_FLOPS: Final = "the operations of a step are not known, and no counter of the tensor cores"
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """How the working time is used."""
-
-    bound: Bound | None = None
-    # Between these shares of the kernels' time, or as the counter says.
-    tensor_cores: tuple[float, float] | None = None
-    # Of the chip's peak.
-    efficiency: Measure | None = None
-    # In words, the most important first.
-    said: tuple[str, ...] = ()
-    unknown: dict[str, str] = field(default_factory=dict)
-
-    def as_json(self) -> ComputeJson:
-        """Return it as the answer has it."""
-        used = self.efficiency
-        return {
-            "bound": self.bound,
-            "tensor_core_share": None if self.tensor_cores is None else list(self.tensor_cores),
-            "efficiency": None if used is None else round(used.value, 4),
-            "efficiency_source": None if used is None else used.source,
-            "said": list(self.said),
-            "unknown": self.unknown,
-        }
-
-
-def busy(window: Window) -> Busy | None:
+def busy(window: Window) -> ComputeJson | None:
     """Return how a GPU or a CPU works; ``None`` where neither is known."""
     if window.device != "gpu":
         return _on_cpu(window)
@@ -91,10 +64,17 @@ def busy(window: Window) -> Busy | None:
     unknown = {} if bound else {"bound": NO_COUNTERS}
     unknown |= {} if cores else {"tensor_core_share": NO_COUNTERS}
     unknown |= {} if used else {"efficiency": NO_FLOPS}
-    return Busy(bound, cores, used, (*said, *_of_cores(cores)), unknown)
+    return ComputeJson(
+        bound=bound,
+        tensor_core_share=cores,
+        efficiency=None if used is None else round(used.value, 4),
+        efficiency_source=None if used is None else used.source,
+        said=[*said, *_of_cores(cores)],
+        unknown=unknown,
+    )
 
 
-def _on_cpu(window: Window) -> Busy | None:
+def _on_cpu(window: Window) -> ComputeJson | None:
     """Return what operators compute most, by their own time; ``None`` where they are no answer."""
     trace = window.trace
     listed = () if trace is None else trace.operators
@@ -113,7 +93,7 @@ def _on_cpu(window: Window) -> Busy | None:
         return None
     said = f"Of what operators took in a trace of {trace.seconds * 1e3:,.0f} ms: {named}."
     unknown = dict.fromkeys(("bound", "tensor_core_share", "efficiency"), NO_PIPES)
-    return Busy(said=(said,), unknown=unknown)
+    return ComputeJson(said=[said], unknown=unknown)
 
 
 def _mean(window: Window, metric: Metric) -> float | None:

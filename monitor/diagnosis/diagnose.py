@@ -12,10 +12,13 @@ from whyidle.monitor.core.contracts.diagnosis import (
     CalledPlaceJson,
     CoresJson,
     DiagnosisJson,
+    EvidenceJson,
     FindingJson,
+    FixJson,
     HostJson,
+    HostRowJson,
+    NotCheckedJson,
     PhaseJson,
-    PlaceJson,
     ServingJson,
     VerdictJson,
 )
@@ -40,7 +43,7 @@ from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, arbitrated
 from whyidle.monitor.diagnosis.ranks import ranks_json
 from whyidle.monitor.diagnosis.verdict import UNJUDGED, Headline, headline, led
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import place_json
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
 from whyidle.monitor.signals.acts import Phase
@@ -179,35 +182,34 @@ def concluded(path: Path, summary: RunSummary) -> RunSummary:
 def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
     """Return the answer of ``monitor diagnose --json``."""
     window = diagnosis.window
-    return {
-        "schema": 1,
-        "target": window.target,
-        "verdict": verdict_json(diagnosis),
-        "budget": window.budget,
-        "budget_source": window.budget_source,
-        "not_measured": {str(part): why for part, why in window.not_measured.items()},
-        "frameworks": list(window.frameworks),
-        "is_known": diagnosis.is_known,
-        "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},
-        "warnings": window.warnings,
-        "host": host_json(window),
+    return DiagnosisJson(
+        target=window.target,
+        verdict=verdict_json(diagnosis),
+        budget=window.budget,
+        budget_source=window.budget_source,
+        not_measured={str(part): why for part, why in window.not_measured.items()},
+        frameworks=list(window.frameworks),
+        is_known=diagnosis.is_known,
+        unexplained={part: round(n, 4) for part, n in diagnosis.unexplained.items()},
+        warnings=window.warnings,
+        host=host_json(window),
         # Of a server nothing is known to be a step.
-        "phases": [] if window.host is None or window.serves else phases_json(window.host),
-        "ranks": (ranks := ranks_json(window)),
-        "compute": None if (works := busy(window)) is None else works.as_json(),
-        "overhead": overhead(window),
-        "findings": [finding_json(diagnosis, each) for each in diagnosis.findings],
-        "not_checked": [
-            {"rule": name, "needs": needs(window, verdict)}
+        phases=[] if window.host is None or window.serves else phases_json(window.host),
+        ranks=(ranks := ranks_json(window)),
+        compute=(works := busy(window)),
+        overhead=overhead(window),
+        findings=[finding_json(diagnosis, each) for each in diagnosis.findings],
+        not_checked=[
+            NotCheckedJson(rule=name, needs=needs(window, verdict))
             for name, verdict in diagnosis.not_checked
         ],
-        "failed": dict(diagnosis.failed),
-        "unknown": {
+        failed=dict(diagnosis.failed),
+        unknown={
             **({} if window.budget else {"budget": why_no_budget(window)}),
             **({} if works else {"compute": NO_GPU}),
             **({} if ranks else {"ranks": NO_RANKS}),
         },
-    }
+    )
 
 
 def verdict_json(diagnosis: Diagnosis) -> VerdictJson:
@@ -215,48 +217,47 @@ def verdict_json(diagnosis: Diagnosis) -> VerdictJson:
     said = diagnosis.headline
     fixes = () if said.finding is None else diagnosis.fixes(said.finding).values()
     fix = next(iter(fixes), None)
-    return {
-        "text": said.text,
-        "share": None if said.share is None else round(said.share, 4),
-        "where": [
-            _line_json(place, None if place.share is None else round(place.share, 4))
+    return VerdictJson(
+        text=said.text,
+        share=None if said.share is None else round(said.share, 4),
+        where=[
+            place_json(place, None if place.share is None else round(place.share, 4))
             for place in said.where
         ],
-        "fix": None if fix is None else {"text": fix.text, "code": fix.code},
-        "rule": None if said.finding is None else said.finding.rule.id,
-    }
+        fix=None if fix is None else FixJson(text=fix.text, code=fix.code),
+        rule=None if said.finding is None else said.finding.rule.id,
+    )
 
 
 def host_json(window: Window) -> HostJson:
     """Return where the time of the threads goes that are judged, and who has the cores."""
     account, cores, serving = window.host, window.core_account, window.job.serving
-    said: ServingJson | None = None
+    said = None
     if serving is not None:
         idle = None if serving.idle is None else round(serving.idle, 4)
-        said = {
-            "waits": serving.waits, "idle": idle, "by_threads": serving.by_threads,
-            "trains": serving.trains,
-        }  # fmt: skip
+        said = ServingJson(
+            waits=serving.waits, idle=idle, by_threads=serving.by_threads, trains=serving.trains
+        )
     unknown = {} if cores else {"cores": NO_CORES}
     if account is None:
-        return {
-            "samples": 0, "rows": [], "serving": said, "cores": cores_json(cores),
-            "unknown": {"rows": NO_THREADS if said else NOT_SAMPLED, **unknown},
-        }  # fmt: skip
-    return {
-        "samples": int(account.samples),
-        "rows": [
-            {
-                "class": str(row.doing),
-                "share": round(row.share, 4),
-                "chain": [_line_json(line) for line in row.frames],
-            }
+        return HostJson(
+            samples=0, rows=[], serving=said, cores=cores_json(cores),
+            unknown={"rows": NO_THREADS if said else NOT_SAMPLED, **unknown},
+        )  # fmt: skip
+    return HostJson(
+        samples=int(account.samples),
+        rows=[
+            HostRowJson(
+                doing=str(row.doing),
+                share=round(row.share, 4),
+                chain=[place_json(line) for line in row.frames],
+            )
             for row in _shown(account.rows)
         ],
-        "serving": said,
-        "cores": cores_json(cores),
-        "unknown": unknown if account.knows_waits else {"waits": NO_WAITS, **unknown},
-    }
+        serving=said,
+        cores=cores_json(cores),
+        unknown=unknown if account.knows_waits else {"waits": NO_WAITS, **unknown},
+    )
 
 
 def _shown(rows: Sequence[HostRow]) -> Sequence[HostRow]:
@@ -271,14 +272,14 @@ def phases_json(account: HostAccount) -> list[PhaseJson]:
     for row in account.rows:
         rows[row.phase if row.phase in rows else Phase.STEP].append(row)
     return [
-        {
-            "name": str(phase),
-            "share": round(share, 4),
-            "where": [
-                _line_json(place, round(place.share or 0.0, 4))
+        PhaseJson(
+            name=str(phase),
+            share=round(share, 4),
+            where=[
+                place_json(place, round(place.share or 0.0, 4))
                 for place in by_line(rows[phase], lambda row: row.begins or row.innermost)
             ][:MOST_LINES],
-        }
+        )
         for phase, share in account.phases.items()
     ]
 
@@ -287,11 +288,11 @@ def cores_json(account: CoreAccount | None) -> CoresJson | None:
     """Return who runs on the cores that the job may use."""
     if account is None:
         return None
-    return {
-        "total": round(account.cores, 3),
-        "runs": {str(who): round(cores, 3) for who, cores in account.runs.items()},
-        "lines": [line.as_json() for line in account.lines[:MOST_ROWS]],
-    }
+    return CoresJson(
+        total=round(account.cores, 3),
+        runs={str(who): round(cores, 3) for who, cores in account.runs.items()},
+        lines=[place_json(x, round(x.share, 4)) for x in account.lines[:MOST_ROWS]],
+    )
 
 
 def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
@@ -300,47 +301,48 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
     # Of a server it is time of its requests, as long as those are not counted.
     lost = None if window.serves else found.gain
     paced_by = finding.rule.paced_by if window.paced_by == "steps" else "time"
-    return {
-        "rule": finding.rule.id,
-        "severity": str(finding.severity),
-        "title": found.title or finding.rule.title,
-        "confidence": str(found.confidence),
-        "slice": None if found.slice is None else str(found.slice),
-        "lost_share": None if lost is None else [round(lost.low, 4), round(lost.high, 4)],
-        "paced_by": paced_by,
-        "speedup": [round(s, 3) for s in lost.speedup] if lost and window.paced_by else None,
-        "expected": round(1 / (1 - finding.lost), 3) if lost and window.paced_by else None,
-        "evidence": [
-            {
-                "name": e.name,
-                "value": e.value,
-                "unit": e.unit,
-                "source": e.source,
-                "age_s": e.age_s,
-                "window_s": e.window_s,
-            }
+    return FindingJson(
+        rule=finding.rule.id,
+        severity=str(finding.severity),
+        title=found.title or finding.rule.title,
+        confidence=str(found.confidence),
+        slice=None if found.slice is None else str(found.slice),
+        lost_share=None if lost is None else [round(lost.low, 4), round(lost.high, 4)],
+        paced_by=paced_by,
+        speedup=[round(s, 3) for s in lost.speedup] if lost and window.paced_by else None,
+        expected=round(1 / (1 - finding.lost), 3) if lost and window.paced_by else None,
+        evidence=[
+            EvidenceJson(
+                name=e.name,
+                value=e.value,
+                unit=e.unit,
+                source=e.source,
+                age_s=e.age_s,
+                window_s=e.window_s,
+            )
             for e in found.evidence
         ],
-        "where": [_place_json(window.host, place) for place in found.where],
-        "fixes": {
-            name: {"text": fix.text, "code": fix.code}
+        where=[_place_json(window.host, place) for place in found.where],
+        fixes={
+            name: FixJson(text=fix.text, code=fix.code)
             for name, fix in diagnosis.fixes(finding).items()
         },
-        "documents": list(finding.rule.documents),
-        "also_seen": list(finding.also_seen),
-        "behind": finding.behind,
-        "energy": cost_of(None if lost is None else finding.lost, window),
-    }
+        documents=list(finding.rule.documents),
+        also_seen=list(finding.also_seen),
+        behind=finding.behind,
+        energy=cost_of(None if lost is None else finding.lost, window),
+    )
 
 
 def _place_json(host: HostAccount | None, place: Place) -> CalledPlaceJson:
     callers = () if host is None else host.callers(place.file, place.line)
-    chain = [_line_json(line) for line in callers]
-    return {**_line_json(place, place.share), "chain": chain}
-
-
-def _line_json(line: CodeLine | Place, share: float | None = None) -> PlaceJson:
-    return {"file": line.file, "line": line.line, "function": line.function, "share": share}
+    return CalledPlaceJson(
+        file=place.file,
+        line=place.line,
+        function=place.function,
+        share=place.share,
+        chain=[place_json(line) for line in callers],
+    )
 
 
 _WAYS: Final[dict[Need, dict[str, str]]] = {

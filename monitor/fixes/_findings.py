@@ -39,8 +39,8 @@ def fix(
     """Return the patches of a job's findings, each on top of those before it."""
     found = Fixed()
     elsewhere = list(_of_rows(answer))
-    for finding in answer["findings"]:
-        mine = codemods.get(finding["rule"], ())
+    for finding in answer.findings:
+        mine = codemods.get(finding.rule, ())
         if not mine:
             found.refused.append((finding, [Refusal(None, NO_CODEMOD)]))
             continue
@@ -54,7 +54,7 @@ def fix(
             text = found.texts.get(file, original)
             texts.append((file, text))
             now = tuple(_moved(original, text, n) for n in numbers)
-            wanted[file] = Wanted(finding["rule"], now, cores)
+            wanted[file] = Wanted(finding.rule, now, cores)
         if not texts:
             found.refused.append((finding, [Refusal(None, NO_SOURCE)]))
             continue
@@ -71,28 +71,28 @@ def fix(
 def _lines(finding: FindingJson, elsewhere: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
     """Return where to look, file by file: at the lines found, at who calls them, anywhere else."""
     found: dict[str, list[int]] = {}
-    for place in finding["where"]:
-        found.setdefault(place["file"], []).append(place["line"])
-    for place in finding["where"]:
-        for caller in place.get("chain", ()):
-            found.setdefault(caller["file"], []).append(caller["line"])
+    for place in finding.where:
+        found.setdefault(place.file, []).append(place.line)
+    for place in finding.where:
+        for caller in place.chain:
+            found.setdefault(caller.file, []).append(caller.line)
     for file, line in elsewhere:
-        if not finding["where"] or file not in found:
+        if not finding.where or file not in found:
             found.setdefault(file, []).append(line)
     return {file: lines for file, lines in found.items() if is_users(file)}
 
 
 def _of_rows(answer: DiagnosisJson) -> Iterator[tuple[str, int]]:
     """Yield the user's lines that the main thread was found at, whatever it did there."""
-    for finding in answer["findings"]:
-        for place in finding["where"]:
-            yield place["file"], place["line"]
-            for caller in place.get("chain", ()):
-                yield caller["file"], caller["line"]
-    for row in answer["host"]["rows"]:
-        for frame in row["chain"]:
-            if Path(frame["file"]).is_absolute():
-                yield frame["file"], frame["line"]
+    for finding in answer.findings:
+        for place in finding.where:
+            yield place.file, place.line
+            for caller in place.chain:
+                yield caller.file, caller.line
+    for row in answer.host.rows:
+        for frame in row.chain:
+            if Path(frame.file).is_absolute():
+                yield frame.file, frame.line
 
 
 @functools.lru_cache(maxsize=16)

@@ -12,6 +12,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeAlias
 
+from msgspec import to_builtins
+
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.finding import Contradiction
@@ -57,8 +59,8 @@ class Faults:
     def verdict(self) -> VerdictJson | None:
         """The verdict of the last look, once the finding that it is about is certain."""
         said = self._verdict
-        rules = {None, *(finding["rule"] for finding in self.shown)}
-        return said if said is not None and said["rule"] in rules else None
+        rules = {None, *(finding.rule for finding in self.shown)}
+        return said if said is not None and said.rule in rules else None
 
     def take_events(self) -> list[JobEvent]:
         """Return what was found, or is gone, since the last call."""
@@ -66,8 +68,10 @@ class Faults:
         return [self._event(change) for change in news]
 
     def _event(self, change: Change) -> JobEvent:
-        severity = change.finding["severity"] if change.news == "found" else "info"
-        return JobEvent(FINDING, self._target, sentence(change), severity, data=change.finding)
+        severity = change.finding.severity if change.news == "found" else "info"
+        return JobEvent(
+            FINDING, self._target, sentence(change), severity, data=to_builtins(change.finding)
+        )
 
     def tick(self, now: float, *, new_trace: bool = False) -> None:
         """Take in the last look, and begin another when it is due."""
@@ -85,7 +89,7 @@ class Faults:
             if found is None:
                 continue
             findings, self._verdict = found
-            for change in self._debouncer.take(findings, self._verdict["rule"]):
+            for change in self._debouncer.take(findings, self._verdict.rule):
                 self._keep(change)
         if self._thread is None and now >= self._due:
             self._due = now + AGAIN_SECONDS[min(self._looks, len(AGAIN_SECONDS) - 1)]
@@ -96,8 +100,8 @@ class Faults:
     def _keep(self, change: Change) -> None:
         self._news.append(change)
         finding, now_ms = change.finding, time.time_ns() // 1_000_000
-        data = {**finding, "state": change.news}
-        self._writer.finding(self._run, now_ms, finding["rule"], finding["severity"], data)
+        data = {**to_builtins(finding), "state": change.news}
+        self._writer.finding(self._run, now_ms, finding.rule, finding.severity, data)
 
     def _look(self) -> None:
         with unhurried():
@@ -128,9 +132,9 @@ def sentence(change: Change) -> str:
     """Say in one line what was found, or that it is gone."""
     finding = change.finding
     if change.news == "gone":
-        return f"No longer found: {finding['title']} [{finding['rule']}]."
-    expected = finding["expected"]
+        return f"No longer found: {finding.title} [{finding.rule}]."
+    expected = finding.expected
     gain = "" if expected is None else f", about {expected:.2f}x faster when fixed"
-    place = next(iter(finding["where"]), None)
-    where = "" if place is None else f", {Path(place['file']).name}:{place['line']}"
-    return f"Found: {finding['title']}{gain}{where} [{finding['rule']}]."
+    place = next(iter(finding.where), None)
+    where = "" if place is None else f", {Path(place.file).name}:{place.line}"
+    return f"Found: {finding.title}{gain}{where} [{finding.rule}]."

@@ -49,7 +49,7 @@ def said(snapshot: Snapshot) -> dict[str, Any]:
         "run": snapshot.run,
         "source": running.source if parts else None,
         "parts": parts,
-        "verdict": None if snapshot.verdict is None else snapshot.verdict["text"][:LONGEST],
+        "verdict": None if snapshot.verdict is None else snapshot.verdict.text[:LONGEST],
         "findings": found,
         "more": len(snapshot.findings) - len(found),
     }
@@ -61,13 +61,13 @@ def said(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _finding(finding: FindingJson) -> dict[str, Any]:
-    place = next(iter(finding["where"]), None)
-    at = None if place is None else f"{Path(place['file']).name}:{place['line']}"
+    place = next(iter(finding.where), None)
+    at = None if place is None else f"{Path(place.file).name}:{place.line}"
     return {
-        "rule": finding["rule"],
-        "severity": finding["severity"],
-        "title": finding["title"][:LONGEST],
-        "speedup": finding["speedup"],
-        "expected": finding["expected"],
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "title": finding.title[:LONGEST],
+        "speedup": finding.speedup,
+        "expected": finding.expected,
         "at": None if at is None else at[:LONGEST],
     }

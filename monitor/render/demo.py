@@ -109,13 +109,13 @@ def _found(outcome: Outcome, width: int) -> Iterator[Text]:
     findings = [found for rule in outcome.pair.faults if (found := outcome.before.of(rule))]
     yield Text("Found" if findings else "Not found", style="bold")
     for each in findings:
-        line = Text(f"{_INDENT}{each['severity'].upper():<7}", STYLES[each["severity"]])
-        line.append(f"{printable(each['title'])}  [{each['rule']}]")
+        line = Text(f"{_INDENT}{each.severity.upper():<7}", STYLES[each.severity])
+        line.append(f"{printable(each.title)}  [{each.rule}]")
         yield line
-        for place in each["where"][:1]:
-            yield from _wrapped(f"at {short(place)} in {place['function']}", width, 9)
-        for fix in each["fixes"].values():
-            yield from _wrapped(f"Fix: {fix['text']}", width, 9)
+        for place in each.where[:1]:
+            yield from _wrapped(f"at {short(place)} in {place.function}", width, 9)
+        for fix in each.fixes.values():
+            yield from _wrapped(f"Fix: {fix.text}", width, 9)
     for rule in outcome.pair.faults:
         if outcome.before.of(rule) is None:
             why = _why_not(outcome.before, rule)
@@ -123,7 +123,7 @@ def _found(outcome: Outcome, width: int) -> Iterator[Text]:
 
 
 def _why_not(side: Half, rule: str) -> str:
-    needs = [each["needs"] for each in side.diagnosis["not_checked"] if each["rule"] == rule]
+    needs = [each.needs for each in side.diagnosis.not_checked if each.rule == rule]
     return f": not checked, it needs {needs[0]}" if needs else ""
 
 
@@ -160,19 +160,19 @@ def _figures(outcome: Outcome, width: int) -> Iterator[RenderableType]:
     work = outcome.work
     times = (1.0, 1.0) if work is None else work[1:]
     for name, side, ns in zip(("before", "after "), sides, times, strict=True):
-        budget = side.diagnosis["budget"]
+        budget = side.diagnosis.budget
         line = Text(f"{name}  ")
         if budget is None:
-            yield line.append(str(side.diagnosis["unknown"]["budget"]))
+            yield line.append(str(side.diagnosis.unknown["budget"]))
         else:
             room = max(NARROWEST, width - len(line))
             yield line.append_text(_scaled(budget, round(room * ns / max(times))))
-    budgets = [side.diagnosis["budget"] for side in sides]
+    budgets = [side.diagnosis.budget for side in sides]
     known = [budget for budget in budgets if budget is not None]
     if len(known) == len(budgets):
         # An estimate covers the whole run with its start: its parts are not those of a step.
-        is_rough = any(side.diagnosis["budget_source"] == "estimate" for side in sides)
-        hidden = [side.diagnosis["not_measured"] for side in sides]
+        is_rough = any(side.diagnosis.budget_source == "estimate" for side in sides)
+        hidden = [side.diagnosis.not_measured for side in sides]
         yield _shares(known, hidden, None if is_rough else work, width)
 
 

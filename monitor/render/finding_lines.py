@@ -20,10 +20,10 @@ def lines(verdict: VerdictJson | None, findings: Sequence[FindingJson], width: i
     """Return the verdict and one line per finding, the most important first."""
     shown = []
     if verdict is not None:
-        shown.append(Text(printable(verdict["text"]), "bold"))
+        shown.append(Text(printable(verdict.text), "bold"))
         shown[0].truncate(width, overflow="ellipsis")
     for finding in findings[:MOST]:
-        line = Text(f"{finding['severity'].upper():<7}", STYLES[finding["severity"]])
+        line = Text(f"{finding.severity.upper():<7}", STYLES[finding.severity])
         line.append(one(finding))
         line.truncate(width, overflow="ellipsis")
         shown.append(line)
@@ -34,22 +34,22 @@ def lines(verdict: VerdictJson | None, findings: Sequence[FindingJson], width: i
 
 def one(finding: FindingJson) -> str:
     """Return a finding as the expected gain, the fault, and the line of code."""
-    expected = finding["expected"]
+    expected = finding.expected
     gain = "" if expected is None else f"~{expected:.2f}x  "
-    where = "".join(f"  {short(place)}" for place in finding["where"][:1])
-    return printable(f"{gain}{finding['title']}{where}")
+    where = "".join(f"  {short(place)}" for place in finding.where[:1])
+    return printable(f"{gain}{finding.title}{where}")
 
 
 def page(summary: RunSummary) -> list[str]:
     """Return what was wrong with a run, and which command shows more."""
     if summary.diagnosis is None:
         return [f"  finding  none: {summary.not_diagnosed}"] if summary.not_diagnosed else []
-    findings = summary.diagnosis["findings"]
-    shown = [f"  finding  {f['severity'].upper():<7}{one(f)}" for f in findings[:MOST]]
+    findings = summary.diagnosis.findings
+    shown = [f"  finding  {f.severity.upper():<7}{one(f)}" for f in findings[:MOST]]
     more = len(findings) - MOST
     then = f"  finding  {more} more" if more > 0 else "  finding "
     return [
-        f"  verdict  {printable(summary.diagnosis['verdict']['text'])}",
+        f"  verdict  {printable(summary.diagnosis.verdict.text)}",
         *shown,
         f"{then} evidence, fixes, and what was not checked: monitor diagnose {summary.run.id}",
     ]

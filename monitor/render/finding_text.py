@@ -98,44 +98,43 @@ class FindingText:
 
 def of(finding: FindingJson, shown: Callable[[str], str] = str) -> FindingText:
     """Put a finding in words; ``shown`` writes a path as its reader knows it."""
-    kind = finding.get("confidence", Confidence.MEASURED)
-    where = finding["where"]
+    kind = finding.confidence
+    where = finding.where
     return FindingText(
-        rule=finding["rule"],
-        severity=finding["severity"],
-        title=printable(finding["title"]),
+        rule=finding.rule,
+        severity=finding.severity,
+        title=printable(finding.title),
         unsure="" if kind == Confidence.MEASURED else str(kind),
         gain=gain(finding),
-        factor=factor(finding["speedup"], finding["expected"]),
-        evidence=tuple(map(_evidence, finding["evidence"])),
+        factor=factor(finding.speedup, finding.expected),
+        evidence=tuple(map(_evidence, finding.evidence)),
         places=tuple(place(each, shown) for each in where),
-        # A run of an earlier program has none.
-        callers=called_by(where[0].get("chain", [])) if where else "",
+        callers=called_by(where[0].chain) if where else "",
         remedies=tuple(
-            Remedy(framework(name), printable(fix["text"]), fix["code"])
-            for name, fix in finding["fixes"].items()
+            Remedy(framework(name), printable(fix.text), fix.code)
+            for name, fix in finding.fixes.items()
         ),
-        documents=tuple(finding["documents"]),
-        also_seen=tuple(finding["also_seen"]),
+        documents=tuple(finding.documents),
+        also_seen=tuple(finding.also_seen),
     )
 
 
 def _evidence(evidence: EvidenceJson) -> EvidenceText:
     """Say where a number comes from; what is kept is read when its age is another."""
-    window, age = evidence["window_s"], evidence["age_s"]
+    window, age = evidence.window_s, evidence.age_s
     over = "" if window is None else f", over {amount(window, 's')}"
-    origin = printable(f"{evidence['source']}{over}")
+    origin = printable(f"{evidence.source}{over}")
     old = "" if age is None or age < 1 else f", {amount(age, 's')} ago"
-    value = printable(amount(evidence["value"], evidence["unit"]))
-    return EvidenceText(printable(evidence["name"]), value, origin, f"{origin}{old}")
+    value = printable(amount(evidence.value, evidence.unit))
+    return EvidenceText(printable(evidence.name), value, origin, f"{origin}{old}")
 
 
 def place(said: PlaceJson, shown: Callable[[str], str] = str) -> PlaceText:
     """Put a line in words; of some faults only the file is known."""
-    line = f":{said['line']}" if said["line"] else ""
-    share = "" if said["share"] is None else f"{said['share']:.0%}"
-    at = printable(f"{shown(said['file'])}{line}")
-    return PlaceText(said, at, printable(said["function"]), share)
+    line = f":{said.line}" if said.line else ""
+    share = "" if said.share is None else f"{said.share:.0%}"
+    at = printable(f"{shown(said.file)}{line}")
+    return PlaceText(said, at, printable(said.function), share)
 
 
 def short(said: PlaceJson) -> str:
@@ -145,7 +144,7 @@ def short(said: PlaceJson) -> str:
 
 def called_by(lines: Sequence[PlaceJson]) -> str:
     """Say who called a line, from the innermost out; empty where that was not seen."""
-    chain = [f"{p['function']} at {short(p)}" for p in lines]
+    chain = [f"{p.function} at {short(p)}" for p in lines]
     return printable(f"called by {', '.join(chain[:MOST_CALLERS])}") if chain else ""
 
 
@@ -156,13 +155,13 @@ def framework(name: str) -> str:
 
 def gain(finding: FindingJson) -> str | None:
     """Say what the fix gains; ``None`` if the lost time is unknown."""
-    if not finding["lost_share"]:
+    if not finding.lost_share:
         return None
-    low, high = finding["lost_share"]
+    low, high = finding.lost_share
     text = f"Costs {_between(f'{low:.0%}', f'{high:.0%}')} of the time"
-    if finding["speedup"]:
-        what = _FASTER[finding["paced_by"]]
-        text = f"{text}; {what} {factor(finding['speedup'], finding['expected'])}"
+    if finding.speedup:
+        what = _FASTER[finding.paced_by]
+        text = f"{text}; {what} {factor(finding.speedup, finding.expected)}"
     text, lost = f"{text}.", cost(finding)
     return text if lost is None else f"{text} At the power drawn now that is {lost}."
 
@@ -186,16 +185,15 @@ def _between(low: str, high: str) -> str:
 
 def cost(finding: FindingJson) -> str | None:
     """Say what the lost time costs in energy and money; ``None``: neither is known."""
-    energy = finding["energy"]
-    watts, joules = energy["watts_lost"], energy["joules_per_step"]
-    # Recordings of before have no prices.
-    hourly, each = energy.get("money_per_hour"), energy.get("money_per_step")
-    is_idle = (finding["slice"] or "").startswith("idle_")
+    energy = finding.energy
+    watts, joules = energy.watts_lost, energy.joules_per_step
+    hourly, each = energy.money_per_hour, energy.money_per_step
+    is_idle = (finding.slice or "").startswith("idle_")
     parts = [] if watts is None else [f"{'up to ' * is_idle}{watts:.0f} W"]
     if joules is not None:
         parts.append(f"{show(joules, 'joules')} a step")
     if hourly is not None:
-        parts.append(f"{money(hourly, energy['currency'])} an hour")
+        parts.append(f"{money(hourly, energy.currency)} an hour")
     if each is not None:
-        parts.append(f"{money(each, energy['currency'])} a step")
+        parts.append(f"{money(each, energy.currency)} a step")
     return ", ".join(parts) or None

@@ -52,26 +52,26 @@ def screen(answer: DiagnosisJson, *, console: Console | None = None) -> str:
 def page(answer: DiagnosisJson, width: int) -> Group:
     """Return the parts of the page, separated by empty lines."""
     parts: list[RenderableType] = [
-        Text(f"{printable(answer['target'])}: {verdict(answer)}", style="bold")
+        Text(f"{printable(answer.target)}: {verdict(answer)}", style="bold")
     ]
-    budget = answer["budget"]
+    budget = answer.budget
     if budget is None:
-        parts.append(Text(f"Where the time goes is not known: {answer['unknown']['budget']}."))
+        parts.append(Text(f"Where the time goes is not known: {answer.unknown['budget']}."))
     else:
-        by = Text(f"By {printable(answer['budget_source'] or '')}.", style="dim")
+        by = Text(f"By {printable(answer.budget_source or '')}.", style="dim")
         parts.append(Group(bar(budget, width), *legend(budget, None, width, 1), by))
-    if (computes := answer["compute"]) and not _is_of_gpu(computes):
+    if (computes := answer.compute) and not _is_of_gpu(computes):
         parts.append(Group(*(_line(text, width) for text in while_it_computes(computes))))
-    tables = (list(_host(answer, width)), list(_ranks(answer.get("ranks"), width)))
+    tables = (list(_host(answer, width)), list(_ranks(answer.ranks, width)))
     parts.extend(Group(*rows) for rows in tables if rows)
     if computes and _is_of_gpu(computes):
         parts.append(Group(*_compute(computes, width)))
-    parts.extend(Group(*_finding(each, width)) for each in answer["findings"])
-    if answer["failed"] or answer["warnings"]:
+    parts.extend(Group(*_finding(each, width)) for each in answer.findings)
+    if answer.failed or answer.warnings:
         parts.append(Group(*_warnings(answer, width)))
-    if answer["not_checked"]:
-        parts.append(Group(*_not_checked(answer["not_checked"], width)))
-    if said := overhead(answer["overhead"]):
+    if answer.not_checked:
+        parts.append(Group(*_not_checked(answer.not_checked, width)))
+    if said := overhead(answer.overhead):
         parts.append(Group(*textwrap.wrap(said, width)))
     spaced: list[RenderableType] = []
     for part in parts:
@@ -81,60 +81,59 @@ def page(answer: DiagnosisJson, width: int) -> Group:
 
 def verdict(answer: DiagnosisJson) -> str:
     """Return the one sentence that a person in a hurry reads."""
-    return printable(answer["verdict"]["text"])
+    return printable(answer.verdict.text)
 
 
 def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
     """Return the lines of the user's that most of the main thread's time is at, and what it did."""
     shares: dict[tuple[str, str], float] = {}
-    for row in host["rows"]:
-        at = row["chain"][0] if row["chain"] else None
-        name = f"{finding_text.short(at)} in {at['function']}" if at else NO_CODE
-        key = name, HOST_LOOKS[HostClass(row["class"])].words
-        shares[key] = shares.get(key, 0.0) + row["share"]
+    for row in host.rows:
+        at = row.chain[0] if row.chain else None
+        name = f"{finding_text.short(at)} in {at.function}" if at else NO_CODE
+        key = name, HOST_LOOKS[HostClass(row.doing)].words
+        shares[key] = shares.get(key, 0.0) + row.share
     most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_ROWS]
     return [(name, doing, share) for (name, doing), share in most if share >= LEAST_ROW]
 
 
 def who_worked(host: HostJson) -> str:
     """Say whose lines are shown."""
-    # A run of an earlier program has no such key.
-    serving = host.get("serving")
+    serving = host.serving
     if serving is None:
         return "the main thread was"
-    return "the threads that work were" if serving["by_threads"] else "the main thread was at work"
+    return "the threads that work were" if serving.by_threads else "the main thread was at work"
 
 
 def without_work(host: HostJson) -> str:
     """Say what its main thread waits for where it is given its work, and for how long."""
-    serving = host.get("serving")
+    serving = host.serving
     if serving is None:
         return ""
-    idle = serving["idle"]
-    only = f"its main thread only {serving['waits']}"
+    idle = serving.idle
+    only = f"its main thread only {serving.waits}"
     if not idle or idle < LEAST_ROW:
-        return only if serving["by_threads"] else f"its main thread hardly {serving['waits']}"
-    if not serving["by_threads"]:
-        return f"its main thread {serving['waits']} {idle:.0%} of the time"
+        return only if serving.by_threads else f"its main thread hardly {serving.waits}"
+    if not serving.by_threads:
+        return f"its main thread {serving.waits} {idle:.0%} of the time"
     return f"{only}, and its threads have no work for about {idle:.0%} of the time"
 
 
 def phases(answer: DiagnosisJson) -> str:
     """Say what the loop does besides its steps; empty where nothing takes much."""
     beside = (
-        f"{WORDS[Phase(each['name'])]} {each['share']:.0%}"
-        for each in answer["phases"]
-        if each["name"] != Phase.STEP and each["share"] >= LEAST_ROW
+        f"{WORDS[Phase(each.name)]} {each.share:.0%}"
+        for each in answer.phases
+        if each.name != Phase.STEP and each.share >= LEAST_ROW
     )
     return ", ".join(beside)
 
 
 def _host(answer: DiagnosisJson, width: int) -> Iterator[Text]:
-    host = answer["host"]
+    host = answer.host
     shown = code_lines(host)
     if not shown:
         return
-    yield Text(f"Where {who_worked(host)}, by your lines ({host['samples']} samples)", style="dim")
+    yield Text(f"Where {who_worked(host)}, by your lines ({host.samples} samples)", style="dim")
     longest = max(len(doing) for _, doing, _ in shown)
     for name, doing, share in shown:
         yield _line(f"{share:>4.0%}  {doing:<{longest}}  {name}", width)
@@ -142,11 +141,11 @@ def _host(answer: DiagnosisJson, width: int) -> Iterator[Text]:
         yield _line(f"Without idle time: {idle}.", width)
     elif beside := phases(answer):
         yield _line(f"Besides the steps: {beside}.", width)
-    cores = host.get("cores")
-    if cores is not None and cores["runs"][Runner.FREE] <= (1 - FULL) * cores["total"]:
-        runs = [(RUNNERS[Runner(who)], n) for who, n in cores["runs"].items() if n >= LEAST_CORES]
+    cores = host.cores
+    if cores is not None and cores.runs[Runner.FREE] <= (1 - FULL) * cores.total:
+        runs = [(RUNNERS[Runner(who)], n) for who, n in cores.runs.items() if n >= LEAST_CORES]
         parts = ", ".join(f"{who} {n:.1f}" for who, n in runs)
-        total = cores["total"]
+        total = cores.total
         which = "Its one core is" if total == 1 else f"All {total:g} cores are"
         yield _line(f"{which} taken: {parts}.", width)
 
@@ -156,21 +155,20 @@ def _ranks(ranks: SeenRanksJson | None, width: int) -> Iterator[Text]:
     if ranks is None:
         return
     # Of a trace it is not known where main threads were.
-    each = sorted(
-        (rank for rank in ranks["each"] if rank["host_shares"]), key=lambda rank: -rank["late"][0]
-    )
+    each = sorted((rank for rank in ranks.each if rank.host_shares), key=lambda rank: -rank.late[0])
     if not each:
         return
-    late = {(ranks["straggler"] or {"rank": None})["rank"], *ranks["alike"]} - {None}
-    there = max(ranks["world_size"] or 0, len(each))
+    straggler = None if ranks.straggler is None else ranks.straggler.rank
+    late = {straggler, *ranks.alike} - {None}
+    there = max(ranks.world_size or 0, len(each))
     yield Text(f"Its ranks, by their main threads ({len(each)} of {there} seen)", style="dim")
-    for rank in sorted(each[:MOST_RANKS], key=lambda rank: rank["rank"] or 0):
-        shares = dict(rank["host_shares"])
+    for rank in sorted(each[:MOST_RANKS], key=lambda rank: rank.rank or 0):
+        shares = dict(rank.host_shares)
         waits = shares.pop("waits", 0.0)
         words = [f"{HOST_LOOKS[HostClass(c)].words} {n:.0%}" for c, n in shares.items()]
-        last = "   comes last" if rank["rank"] in late else ""
+        last = "   comes last" if rank.rank in late else ""
         at = ", ".join(words[:MOST_CLASSES])
-        text = f"rank {rank['rank']!s:<3} waits {waits:>4.0%}   {at}{last}"
+        text = f"rank {rank.rank!s:<3} waits {waits:>4.0%}   {at}{last}"
         yield _line(text, width)
     if len(each) > MOST_RANKS:
         yield _line(f"and {len(each) - MOST_RANKS} more", width)
@@ -201,17 +199,17 @@ def _finding(finding: FindingJson, width: int) -> Iterator[Text]:
 
 def overhead(cost: OverheadJson) -> str | None:
     """Say what watching took of the job and its machine; ``None``: nothing is known."""
-    agent, ours, held = cost["agent_cores"], cost["monitor_cores"], cost["traces_held_s"]
+    agent, ours, held = cost.agent_cores, cost.monitor_cores, cost.traces_held_s
     parts = [] if agent is None else [f"{agent:.1%} of a core in the job"]
     if ours is not None:
         parts.append(f"{ours:.1%} of a core beside it")
-    if cost["entering_s"]:
-        parts.append(f"a stop of {amount(cost['entering_s'], 's')} to enter")
+    if cost.entering_s:
+        parts.append(f"a stop of {amount(cost.entering_s, 's')} to enter")
     if held is not None:
-        traces = "1 trace" if cost["traces"] == 1 else f"{cost['traces']} traces"
+        traces = "1 trace" if cost.traces == 1 else f"{cost.traces} traces"
         parts.append(f"{amount(held, 's')} for {traces}")
-    if cost["profiler_share"] is not None:
-        parts.append(f"{cost['profiler_share']:.1%} of the trace's own time")
+    if cost.profiler_share is not None:
+        parts.append(f"{cost.profiler_share:.1%} of the trace's own time")
     return f"Watching cost {', '.join(parts)}." if parts else None
 
 
@@ -223,18 +221,18 @@ def _line(text: str, width: int) -> Text:
 
 def while_it_computes(compute: ComputeJson) -> list[str]:
     """Return how well the device computes while it computes."""
-    said = list(compute["said"])
-    if compute["efficiency"] is not None:
-        share = amount(compute["efficiency"], "ratio")
-        said.append(f"{share} of the chip's peak is used ({compute['efficiency_source']}).")
+    said = list(compute.said)
+    if compute.efficiency is not None:
+        share = amount(compute.efficiency, "ratio")
+        said.append(f"{share} of the chip's peak is used ({compute.efficiency_source}).")
     if _is_of_gpu(compute):
-        said += [f"not known: {text}" for text in dict.fromkeys(compute["unknown"].values())]
+        said += [f"not known: {text}" for text in dict.fromkeys(compute.unknown.values())]
     return said
 
 
 def _is_of_gpu(compute: ComputeJson) -> bool:
     """Tell whether counters are missed where they are not known: those of a GPU."""
-    return NO_PIPES not in compute["unknown"].values()
+    return NO_PIPES not in compute.unknown.values()
 
 
 def _compute(compute: ComputeJson, width: int) -> Iterator[Text]:
@@ -245,9 +243,9 @@ def _compute(compute: ComputeJson, width: int) -> Iterator[Text]:
 
 def _warnings(answer: DiagnosisJson, width: int) -> Iterator[Text]:
     """Return the warnings about the trace, and the rules that failed."""
-    for text in answer["warnings"]:
+    for text in answer.warnings:
         yield _line(f"! {text}", width)
-    for rule, why in answer["failed"].items():
+    for rule, why in answer.failed.items():
         yield _line(f"! {rule} failed, a defect of whyidle: {why}", width)
 
 
@@ -263,5 +261,5 @@ def by_need(not_checked: Sequence[NotCheckedJson]) -> dict[str, list[str]]:
     """Return the rules that could not be checked, by the data they lack."""
     found: dict[str, list[str]] = {}
     for each in not_checked:
-        found.setdefault(each["needs"], []).append(each["rule"])
+        found.setdefault(each.needs, []).append(each.rule)
     return found

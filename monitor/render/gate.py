@@ -53,8 +53,8 @@ def _page(gate: Gate, answer: GateJson, diagnosis: DiagnosisJson | None) -> Iter
     if b.pace is None:
         yield from _line(NEEDED)
     yield from _new(new_findings(answer, diagnosis))
-    if diagnosis is not None and not diagnosis["is_known"]:
-        silent = len(diagnosis["not_checked"])
+    if diagnosis is not None and not diagnosis.is_known:
+        silent = len(diagnosis.not_checked)
         yield from _line(f"{silent} rules lacked what they judge by: a new fault may be there")
     for text in gate.comparison.warnings[:MOST_WARNINGS]:
         yield from _line(f"! {text}")
@@ -75,9 +75,9 @@ def failed_job(baseline: str, how: str, code: int) -> str:
 
 def _new(found: Sequence[FindingJson]) -> Iterator[str]:
     for finding in found[:MOST_FINDINGS]:
-        yield from _line(f"new  {finding['severity'].upper():<7}{one(finding)}")
-        for name, fix in list(finding["fixes"].items())[:1]:
-            yield from _line(f"     {framework(name)}: {fix['text']}")
+        yield from _line(f"new  {finding.severity.upper():<7}{one(finding)}")
+        for name, fix in list(finding.fixes.items())[:1]:
+            yield from _line(f"     {framework(name)}: {fix.text}")
     if len(found) > MOST_FINDINGS:
         yield from _line(f"new  {len(found) - MOST_FINDINGS} more")
 
@@ -85,8 +85,8 @@ def _new(found: Sequence[FindingJson]) -> Iterator[str]:
 def new_findings(answer: GateJson, diagnosis: DiagnosisJson | None) -> list[FindingJson]:
     """Return what is new in full, in the order of the diagnosis."""
     rules = {fault["rule"] for fault in answer["findings_new"]}
-    findings = [] if diagnosis is None else diagnosis["findings"]
-    return [finding for finding in findings if finding["rule"] in rules]
+    findings = [] if diagnosis is None else diagnosis.findings
+    return [finding for finding in findings if finding.rule in rules]
 
 
 def grown(line: GrownJson) -> str:

@@ -20,15 +20,15 @@ LEVELS: Final = {"high": "error", "medium": "warning", "low": "notice", "info": 
 
 def page(answer: DiagnosisJson, repository: Repository) -> str:
     """Return a command for each finding, behind the verdict where no finding says it."""
-    found = [_finding(each, answer, repository) for each in answer["findings"]]
+    found = [_finding(each, answer, repository) for each in answer.findings]
     return "\n".join([*_verdict(answer, repository), *found])
 
 
 def _verdict(answer: DiagnosisJson, repository: Repository) -> Iterator[str]:
-    said = answer["verdict"]
-    if said["rule"] is None and said["share"] is not None:
-        where = [dict(_at(x["file"], x["line"], repository)) for x in said["where"][:1]]
-        yield _command("notice", where[0] if where else {}, "whyidle", [said["text"]])
+    said = answer.verdict
+    if said.rule is None and said.share is not None:
+        where = [dict(_at(x.file, x.line, repository)) for x in said.where[:1]]
+        yield _command("notice", where[0] if where else {}, "whyidle", [said.text])
 
 
 def of_gate(answer: GateJson, diagnosis: DiagnosisJson, repository: Repository) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _finding(finding: FindingJson, answer: DiagnosisJson, repository: Repository
     where = dict(_where(finding, answer, repository))
     said = finding_text.of(finding, repository.shown)
     title = f"{said.title} [{said.rule}]"
-    return _command(LEVELS[finding["severity"]], where, title, said.sentences())
+    return _command(LEVELS[finding.severity], where, title, said.sentences())
 
 
 def _command(level: str, where: Mapping[str, str], title: str, text: Iterable[str]) -> str:
@@ -85,7 +85,7 @@ def _where(
 ) -> Iterator[tuple[str, str]]:
     place, _ = places.of(finding, answer)
     if place is not None:
-        yield from _at(place["file"], place["line"], repository)
+        yield from _at(place.file, place.line, repository)
 
 
 def _at(file: str, line: int, repository: Repository) -> Iterator[tuple[str, str]]:

@@ -8,15 +8,17 @@ from dataclasses import asdict
 import msgspec
 
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
-from whyidle.monitor.core.contracts.diagnosis import brief
+from whyidle.monitor.core.contracts.diagnosis import PlaceJson, brief
 from whyidle.monitor.core.contracts.summary import AgentJson, RunJson, SummaryJson
 from whyidle.monitor.core.contracts.trace import JsonObject, Unknown
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import PROCESS_STEPS, Metric, Scope, metrics_of
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.recording.stats.agent_stats import MEASURED
 from whyidle.monitor.recording.tracked_process import NOT_YET
 from whyidle.monitor.runs.energy import energy_of
+from whyidle.monitor.runs.stacks import place_json
 from whyidle.monitor.runs.summary import RunSummary, Watched
 from whyidle.monitor.runs.training import Trained
 from whyidle.monitor.store import Key
@@ -39,9 +41,10 @@ NO_TRACE = "no trace was taken"
 NEVER_SAMPLED = "no main thread was sampled"
 
 
-def line(value: Mapping[str, object]) -> str:
+def line(value: Mapping[str, object] | msgspec.Struct) -> str:
     """Return one line of JSON; text that is not UTF-8 was escaped when it was read."""
-    return msgspec.json.encode({"schema": SCHEMA, **value}).decode()
+    whole = value if isinstance(value, msgspec.Struct) else {"schema": SCHEMA, **value}
+    return msgspec.json.encode(whole).decode()
 
 
 def reading(scope: Scope, values: Reading) -> JsonObject:
@@ -128,11 +131,15 @@ def _agent(member: Member) -> JsonObject:
         "next_step": (refusal.next_step or None) if refusal else None,
         "stops_ms": [round(ms, 3) for ms in member.stops_ms],
         **_measured(MEASURED, member.reading, _reasons(member)),
-        "where": [line.as_json() for line in member.where] if member.looks else None,
+        "where": _places(member.where) if member.looks else None,
         "looks": member.looks or None,
         "framework": member.framework or None,
         "steps_source": member.steps_source,
     }
+
+
+def _places(lines: Iterable[SourceLine]) -> list[PlaceJson]:
+    return [place_json(line, round(line.share, 4)) for line in lines]
 
 
 def _reasons(member: Member) -> dict[str, str]:
@@ -183,9 +190,9 @@ def summary_object(summary: RunSummary) -> SummaryJson:
         "attached": "agent" if inside else "outside",
         "method": principal.method if principal and inside else _outside_method(summary),
         "steps": training.steps,
-        "verdict": None if summary.diagnosis is None else summary.diagnosis["verdict"],
-        "findings": [] if summary.diagnosis is None else summary.diagnosis["findings"],
-        "not_checked": None if summary.diagnosis is None else summary.diagnosis["not_checked"],
+        "verdict": None if summary.diagnosis is None else summary.diagnosis.verdict,
+        "findings": [] if summary.diagnosis is None else summary.diagnosis.findings,
+        "not_checked": None if summary.diagnosis is None else summary.diagnosis.not_checked,
         "unknown": {
             **({} if training.steps is not None else {"steps": _no_steps(summary)}),
             **({} if summary.diagnosis else {"findings": _not_diagnosed(summary)}),
@@ -201,7 +208,7 @@ def summary_object(summary: RunSummary) -> SummaryJson:
         **head(summary),
         "training": _trained(training, summary.why_not_trained),
         "agents": [_watched(w) for w in summary.watched],
-        "where": [line.as_json() for line in summary.where] or None,
+        "where": _places(summary.where) or None,
         "where_pid": summary.where_of.pid if summary.where_of else None,
         "compiled": [each.as_json() for each in summary.compiled] or None,
         "reads": [each.as_json() for each in summary.reads] or None,
@@ -220,7 +227,7 @@ def summary_object(summary: RunSummary) -> SummaryJson:
         "job": _spread(summary, Scope.JOB, run.id),
         "host": _spread(summary, Scope.HOST, run.id),
         "monitor": _spread(summary, Scope.MONITOR, run.id),
-        "overhead": None if summary.diagnosis is None else summary.diagnosis.get("overhead"),
+        "overhead": None if summary.diagnosis is None else summary.diagnosis.overhead,
         "events": [
             {"ts_ms": e.ts_ms, "kind": e.kind, "severity": e.severity, "text": e.text}
             for e in summary.events

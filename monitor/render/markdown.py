@@ -33,21 +33,21 @@ def lines(answer: DiagnosisJson, repository: Repository) -> Iterator[str]:
     yield f"### whyidle: {plain(verdict(answer))}"
     yield ""
     yield from _budget(answer)
-    for finding in answer["findings"]:
+    for finding in answer.findings:
         yield from _finding(finding, repository)
-    for text in answer["warnings"]:
+    for text in answer.warnings:
         yield f"- ⚠ {plain(text)}"
-    for rule, why in answer["failed"].items():
+    for rule, why in answer.failed.items():
         yield f"- ⚠ {code(rule)} failed, a defect of whyidle: {plain(why)}"
     yield from _not_checked(answer)
-    if cost := overhead(answer["overhead"]):
-        yield f"\n<sub>{plain(answer['target'])}. {plain(cost)}</sub>"
+    if cost := overhead(answer.overhead):
+        yield f"\n<sub>{plain(answer.target)}. {plain(cost)}</sub>"
 
 
 def _budget(answer: DiagnosisJson) -> Iterator[str]:
-    budget = answer["budget"]
+    budget = answer.budget
     if budget is None:
-        yield f"Where the time goes is not known: {plain(answer['unknown']['budget'])}.\n"
+        yield f"Where the time goes is not known: {plain(answer.unknown['budget'])}.\n"
         return
     total = sum(budget["slices"].values())
     yield from table(
@@ -85,10 +85,10 @@ def _finding(finding: FindingJson, repository: Repository) -> Iterator[str]:
 
 
 def _not_checked(answer: DiagnosisJson) -> Iterator[str]:
-    if not answer["not_checked"]:
+    if not answer.not_checked:
         return
-    yield f"\n<details><summary>Not checked: {len(answer['not_checked'])}</summary>\n"
-    for need, names in by_need(answer["not_checked"]).items():
+    yield f"\n<details><summary>Not checked: {len(answer.not_checked)}</summary>\n"
+    for need, names in by_need(answer.not_checked).items():
         yield f"- needs {plain(need)}: {', '.join(code(name) for name in names)}"
     yield "\n</details>"
 

@@ -72,7 +72,7 @@ def of(finding: FindingJson, answer: DiagnosisJson) -> tuple[PlaceJson | None, b
 
     Code hosts show nothing without a line. A fault of the whole job stands where its loop begins.
     """
-    if finding["where"]:
-        return finding["where"][0], True
-    chains = (row["chain"] for row in answer["host"]["rows"] if row["chain"])
+    if finding.where:
+        return finding.where[0], True
+    chains = (row.chain for row in answer.host.rows if row.chain)
     return next((chain[-1] for chain in chains), None), False

@@ -220,12 +220,11 @@ def _own_line(summary: RunSummary) -> str:
 
 def _held(summary: RunSummary) -> str:
     """Say how long the job stood still for traces, where any was taken."""
-    # A diagnosis of an earlier program has no such part.
-    cost = None if summary.diagnosis is None else summary.diagnosis.get("overhead")
-    if cost is None or cost["traces_held_s"] is None:
+    cost = None if summary.diagnosis is None else summary.diagnosis.overhead
+    if cost is None or cost.traces_held_s is None:
         return ""
-    traces = "1 trace" if cost["traces"] == 1 else f"the last {cost['traces']} traces"
-    return f", {numbers.show(cost['traces_held_s'], 'seconds')} for {traces}"
+    traces = "1 trace" if cost.traces == 1 else f"the last {cost.traces} traces"
+    return f", {numbers.show(cost.traces_held_s, 'seconds')} for {traces}"
 
 
 def unknown_lines(summary: RunSummary) -> list[str]:

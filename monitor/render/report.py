@@ -56,7 +56,7 @@ class Report:
     ) -> Report:
         """Make one of a window and what the rules said of it; a trace file has no summary."""
         user = None if summary is None else summary.run.user
-        places = [p for f in answer["findings"] for p in f["where"][:MOST_CODE]] if code else []
+        places = [p for f in answer.findings for p in f.where[:MOST_CODE]] if code else []
         return cls(
             answer,
             dict(_environment(window, summary)),
@@ -64,7 +64,7 @@ class Report:
             window.host,
             None if window.step_s is None else window.step_s.value * 1e9,
             {
-                (place["file"], place["line"]): found
+                (place.file, place.line): found
                 for place in places
                 if (found := excerpt(place, user)) is not None
             },
@@ -77,7 +77,7 @@ class Report:
 
 def excerpt(place: PlaceJson, user: str | None, around: int = AROUND) -> Excerpt | None:
     """Return the code around a line, masked; none of a file that the job's user may not read."""
-    file, line = place["file"], place["line"]
+    file, line = place.file, place.line
     if line < 1 or not file.endswith(".py") or not Path(file).is_absolute():
         return None
     try:

@@ -43,7 +43,7 @@ def page(report: Report) -> str:
         "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
         f" script-src 'sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}'"
     )
-    title = text(report.answer["target"])
+    title = text(report.answer.target)
     body = "\n".join(_body(report))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -64,12 +64,12 @@ def text(words: str) -> str:
 def _body(report: Report) -> Iterator[str]:
     answer = report.answer
     yield f"<h1>{text(verdict(answer))}</h1>"
-    yield f'<p class="soft">{text(answer["target"])}, by whyidle</p>'
+    yield f'<p class="soft">{text(answer.target)}, by whyidle</p>'
     yield from _account(report)
-    yield f"<h2>Findings: {len(answer['findings'])}</h2>"
-    for finding in answer["findings"]:
+    yield f"<h2>Findings: {len(answer.findings)}</h2>"
+    for finding in answer.findings:
         yield from _finding(finding, report)
-    if not answer["findings"]:
+    if not answer.findings:
         yield '<p class="soft">None.</p>'
     yield from _code(report)
     yield "<h2>Environment</h2>"
@@ -97,9 +97,9 @@ def _account(report: Report) -> Iterator[str]:
     """Yield where the time goes: a bar, and a line for each part."""
     answer = report.answer
     yield "<h2>Where the time goes</h2>"
-    budget = answer["budget"]
+    budget = answer.budget
     if budget is None:
-        yield f"<p>It is not known: {text(answer['unknown']['budget'])}.</p>"
+        yield f"<p>It is not known: {text(answer.unknown['budget'])}.</p>"
         return
     total = sum(budget["slices"].values())
     parts = in_order(budget)
@@ -118,7 +118,7 @@ def _account(report: Report) -> Iterator[str]:
     ]  # fmt: skip
     yield from table(("", "", "share", "of a step"), rows, 2)
     whole = "" if step is None else f"A step takes {clock(step)}. "
-    by = answer["budget_source"]
+    by = answer.budget_source
     yield f'<p class="soft">{whole}{text(f"By {by}.") if by else ""}</p>'
 
 
@@ -140,7 +140,7 @@ def _finding(finding: FindingJson, report: Report) -> Iterator[str]:
         yield f"<p>at {_mono(place.at)} in {_mono(place.function)}{much}</p>"
         if place is said.places[0] and said.callers:
             yield f'<p class="soft">{text(said.callers)}</p>'
-        if (code := report.code.get((place.json["file"], place.json["line"]))) is not None:
+        if (code := report.code.get((place.json.file, place.json.line))) is not None:
             yield _excerpt(code)
     for remedy in said.remedies:
         yield f"<p><b>{text(remedy.framework)}</b>: {text(remedy.text)}</p>"
@@ -167,7 +167,7 @@ def _code(report: Report) -> Iterator[str]:
     host = report.host
     if host is None:
         return
-    where = report.answer["host"]
+    where = report.answer.host
     yield f"<h2>Your code: where {who_worked(where)} ({int(host.samples):,} samples)</h2>"
     yield '<p class="soft screen">Click a box to look into it; Escape shows all again.</p>'
     found = boxes(host)
@@ -220,19 +220,19 @@ def doing(kinds: Mapping[HostClass, float]) -> str:
 # The rest ----------------------------------------------------------------------------------------
 def _caveats(report: Report) -> Iterator[str]:
     answer = report.answer
-    if answer["warnings"] or answer["failed"]:
+    if answer.warnings or answer.failed:
         yield "<h2>To be known</h2><ul>"
-        yield from (f"<li>{text(each)}</li>" for each in answer["warnings"])
-        for rule, why in answer["failed"].items():
+        yield from (f"<li>{text(each)}</li>" for each in answer.warnings)
+        for rule, why in answer.failed.items():
             yield f"<li>{text(rule)} failed, a defect of whyidle: {text(why)}</li>"
         yield "</ul>"
-    if answer["not_checked"]:
-        yield f"<h2>Not checked: {len(answer['not_checked'])}</h2>"
+    if answer.not_checked:
+        yield f"<h2>Not checked: {len(answer.not_checked)}</h2>"
         yield "<details><summary>What they need</summary>"
-        needs = by_need(answer["not_checked"])
+        needs = by_need(answer.not_checked)
         yield from table((), [(text(n), text(", ".join(names))) for n, names in needs.items()])
         yield "</details>"
-    if cost := overhead(answer["overhead"]):
+    if cost := overhead(answer.overhead):
         yield f'<p class="soft">{text(cost)}</p>'
 
 

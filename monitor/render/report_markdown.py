@@ -23,7 +23,7 @@ def page(report: Report) -> str:
 
 def _page(report: Report) -> Iterator[str]:
     yield from markdown.lines(report.answer, report.repository)
-    shown = code_lines(report.answer["host"])
+    shown = code_lines(report.answer.host)
     if shown:
         yield "\n**Where the main thread was**\n"
         rows = [(code(name), plain(doing), f"{share:.0%}") for name, doing, share in shown]

@@ -10,6 +10,8 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import quote
 
+from msgspec import to_builtins
+
 from whyidle.monitor import rules
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson, PlaceJson
 from whyidle.monitor.core.contracts.trace import JsonObject
@@ -32,7 +34,7 @@ def page(answer: DiagnosisJson, repository: Repository) -> str:
 
 def document(answer: DiagnosisJson, repository: Repository) -> JsonObject:
     """Return the whole document."""
-    ids = list(dict.fromkeys(f["rule"] for f in answer["findings"]))
+    ids = list(dict.fromkeys(f.rule for f in answer.findings))
     known = rules.load()
     run: JsonObject = {
         "tool": {
@@ -43,12 +45,12 @@ def document(answer: DiagnosisJson, repository: Repository) -> JsonObject:
             }
         },
         # What stands before the slash is the same of each run: code hosts put runs in its place.
-        "automationDetails": {"id": f"whyidle/{printable(answer['target'])}"},
+        "automationDetails": {"id": f"whyidle/{printable(answer.target)}"},
         # Where it lies, each reader knows for itself; the path here concerns nobody.
         "originalUriBaseIds": {_ROOT: {"description": {"text": "The root of the repository."}}},
         "invocations": [_invocation(answer)],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(each, answer, repository, ids) for each in answer["findings"]],
+        "results": [_result(each, answer, repository, ids) for each in answer.findings],
         "properties": {"verdict": _verdict(answer, repository)},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -56,14 +58,13 @@ def document(answer: DiagnosisJson, repository: Repository) -> JsonObject:
 
 def _verdict(answer: DiagnosisJson, repository: Repository) -> JsonObject:
     """Return the verdict; of it a code host shows nothing, and a program can read all."""
-    said = answer["verdict"]
+    said = answer.verdict
     return {
-        "text": printable(said["text"]),
-        "share": said["share"],
-        "rule": said["rule"],
+        "text": printable(said.text),
+        "share": said.share,
+        "rule": said.rule,
         "where": [
-            printable(f"{repository.shown(place['file'])}:{place['line']}")
-            for place in said["where"]
+            printable(f"{repository.shown(place.file)}:{place.line}") for place in said.where
         ],
     }
 
@@ -100,14 +101,14 @@ def _result(
     finding: FindingJson, answer: DiagnosisJson, repository: Repository, ids: list[str]
 ) -> JsonObject:
     place, is_own = places.of(finding, answer)
-    others = [*finding["where"][1:], *(c for w in finding["where"][:1] for c in w.get("chain", ()))]
+    others = [*finding.where[1:], *(c for w in finding.where[:1] for c in w.chain)]
     said = finding_text.of(finding, repository.shown)
     text = [f"{said.title}.", *said.sentences()]
     uri = _artifact(place, answer, repository)
     return {
-        "ruleId": finding["rule"],
-        "ruleIndex": ids.index(finding["rule"]),
-        "level": LEVELS[finding["severity"]],
+        "ruleId": finding.rule,
+        "ruleIndex": ids.index(finding.rule),
+        "level": LEVELS[finding.severity],
         "message": {"text": _message([*text, *([] if is_own else [NOT_ITS_OWN])])},
         "locations": [_location(place, uri)],
         "relatedLocations": [
@@ -115,9 +116,9 @@ def _result(
             for number, each in enumerate(others, 1)
         ],
         # No line number: an edit above it makes no new fault.
-        "partialFingerprints": {FINGERPRINT: _digest(finding["rule"], str(uri["uri"]))},
+        "partialFingerprints": {FINGERPRINT: _digest(finding.rule, str(uri["uri"]))},
         "properties": {
-            name: finding[name]
+            name: to_builtins(getattr(finding, name))
             for name in (
                 "severity",
                 "confidence",
@@ -142,22 +143,22 @@ def _digest(*parts: str) -> str:
 
 def _location(place: PlaceJson | None, artifact: JsonObject) -> JsonObject:
     # A line is needed to be shown; the first where only the file is known.
-    line = 1 if place is None else max(1, place["line"])
+    line = 1 if place is None else max(1, place.line)
     physical = {"artifactLocation": artifact, "region": {"startLine": line}}
-    if place is None or not place["function"]:
+    if place is None or not place.function:
         return {"physicalLocation": physical}
-    name = {"name": printable(place["function"]), "kind": "function"}
+    name = {"name": printable(place.function), "kind": "function"}
     return {"physicalLocation": physical, "logicalLocations": [name]}
 
 
 def _artifact(place: PlaceJson | None, answer: DiagnosisJson, repository: Repository) -> JsonObject:
     """Return where it is: below the root, else the path without whose home it is in."""
     if place is None:
-        return {"uri": _quoted(answer["target"])}
-    path = repository.path(place["file"])
+        return {"uri": _quoted(answer.target)}
+    path = repository.path(place.file)
     if path is not None:
         return {"uri": _quoted(path), "uriBaseId": _ROOT}
-    file = PurePosixPath(places.homeless(place["file"]))
+    file = PurePosixPath(places.homeless(place.file))
     return {"uri": f"file://{_quoted(str(file))}" if file.is_absolute() else _quoted(str(file))}
 
 
@@ -169,18 +170,18 @@ def _invocation(answer: DiagnosisJson) -> JsonObject:
     """Return what could not be judged, and why; a rule that failed is a defect of ours."""
     failed = [
         {"level": "error", "message": {"text": printable(why)}, "associatedRule": {"id": rule}}
-        for rule, why in answer["failed"].items()
+        for rule, why in answer.failed.items()
     ]
     warned = [
-        {"level": "warning", "message": {"text": printable(text)}} for text in answer["warnings"]
+        {"level": "warning", "message": {"text": printable(text)}} for text in answer.warnings
     ]
     skipped = [
         {
             "level": "note",
-            "message": {"text": printable(f"not checked: needs {each['needs']}")},
-            "associatedRule": {"id": each["rule"]},
+            "message": {"text": printable(f"not checked: needs {each.needs}")},
+            "associatedRule": {"id": each.rule},
         }
-        for each in answer["not_checked"]
+        for each in answer.not_checked
     ]
     return {
         "executionSuccessful": True,

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.contracts.trace import JsonObject
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Place, SourceLine
 
 MOST_LINES: Final = 20
 # Chains in an event: there are 200 samples in most, and 1,200 in those of a long run.
@@ -28,6 +29,11 @@ class CodeLine(NamedTuple):
     file: str
     line: int
     function: str
+
+
+def place_json(line: CodeLine | SourceLine | Place, share: float | None = None) -> PlaceJson:
+    """Return a line as answers have it."""
+    return PlaceJson(file=line.file, line=line.line, function=line.function, share=share)
 
 
 class Chain(NamedTuple):

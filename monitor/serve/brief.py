@@ -75,23 +75,23 @@ def run(found: Run) -> JsonObject:
 
 def findings(answer: DiagnosisJson, repository: Repository) -> JsonObject:
     """Return the verdict, and each finding in one object."""
-    found = [_finding(each, repository) for each in answer["findings"]]
-    needs = by_need(answer["not_checked"])
+    found = [_finding(each, repository) for each in answer.findings]
+    needs = by_need(answer.not_checked)
     return {
         "verdict": text(verdict(answer)),
         "abstained": why_abstained(answer),
         "findings": found[:MOST_FINDINGS],
         "more": [each["rule"] for each in found[MOST_FINDINGS:]],
         "not_checked": {text(need): _some(names) for need, names in needs.items()},
-        "warnings": [text(each) for each in answer["warnings"]],
+        "warnings": [text(each) for each in answer.warnings],
     }
 
 
 def why_abstained(answer: DiagnosisJson) -> str | None:
     """Say why nothing found would mean nothing; ``None`` where it means that nothing is wrong."""
-    if answer["is_known"]:
+    if answer.is_known:
         return None
-    return text(answer["unknown"].get("budget") or MOSTLY_UNKNOWN)
+    return text(answer.unknown.get("budget") or MOSTLY_UNKNOWN)
 
 
 def _some(names: list[str]) -> list[str]:
@@ -100,19 +100,19 @@ def _some(names: list[str]) -> list[str]:
 
 
 def _finding(finding: FindingJson, repository: Repository) -> JsonObject:
-    fix = next(iter(finding["fixes"].values()), None)
+    fix = next(iter(finding.fixes.values()), None)
     return {
-        "rule": finding["rule"],
-        "severity": finding["severity"],
-        "confidence": finding["confidence"],
-        "title": text(finding["title"]),
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "confidence": finding.confidence,
+        "title": text(finding.title),
         "gain": gain(finding),
-        "lost_share": finding["lost_share"],
-        "speedup": finding["speedup"],
-        "expected": finding["expected"],
-        "at": [_at(place, repository) for place in finding["where"][:1]],
-        "fix": None if fix is None else text(fix["text"]),
-        "behind": None if finding["behind"] is None else text(finding["behind"]),
+        "lost_share": finding.lost_share,
+        "speedup": finding.speedup,
+        "expected": finding.expected,
+        "at": [_at(place, repository) for place in finding.where[:1]],
+        "fix": None if fix is None else text(fix.text),
+        "behind": None if finding.behind is None else text(finding.behind),
     }
 
 
@@ -125,60 +125,60 @@ def evidence(finding: FindingJson, repository: Repository) -> JsonObject:
     """Return one finding with all that it rests on, and code that mends it."""
     numbers = [
         {
-            "name": text(e["name"]),
-            "value": text(e["value"]) if isinstance(e["value"], str) else e["value"],
-            "unit": e["unit"],
-            "says": text(amount(e["value"], e["unit"])),
-            "source": text(e["source"]),
-            "age_s": e["age_s"],
-            "window_s": e["window_s"],
+            "name": text(e.name),
+            "value": text(e.value) if isinstance(e.value, str) else e.value,
+            "unit": e.unit,
+            "says": text(amount(e.value, e.unit)),
+            "source": text(e.source),
+            "age_s": e.age_s,
+            "window_s": e.window_s,
         }
-        for e in finding["evidence"]
+        for e in finding.evidence
     ]
     lost = cost(finding)
     return {
         "abstained": None,
         **_finding(finding, repository),
         "evidence": numbers,
-        "at": [_called(place, repository) for place in finding["where"][:MOST_LINES]],
+        "at": [_called(place, repository) for place in finding.where[:MOST_LINES]],
         "fixes": {
-            name: {"text": text(fix["text"]), "code": code(fix["code"])}
-            for name, fix in finding["fixes"].items()
+            name: {"text": text(fix.text), "code": code(fix.code)}
+            for name, fix in finding.fixes.items()
         },
         "costs": None if lost is None else text(lost),
-        "also_seen": [text(each) for each in finding["also_seen"]],
-        "documents": [text(each) for each in finding["documents"]],
-        "page": f"whyidle://rules/{finding['rule']}",
+        "also_seen": [text(each) for each in finding.also_seen],
+        "documents": [text(each) for each in finding.documents],
+        "page": f"whyidle://rules/{finding.rule}",
     }
 
 
 def _called(place: CalledPlaceJson, repository: Repository) -> JsonObject:
-    chain = place.get("chain", [])[:MOST_NAMES]
+    chain = place.chain[:MOST_NAMES]
     return {"line": _at(place, repository), "called_by": [_at(each, repository) for each in chain]}
 
 
 def account(answer: DiagnosisJson, repository: Repository) -> JsonObject:
     """Return where the time goes: of the device, and of the main thread."""
-    budget, host = answer["budget"], answer["host"]
+    budget, host = answer.budget, answer.host
     rows = [
         {
-            "share": row["share"],
-            "doing": HOST_LOOKS[HostClass(row["class"])].words,
-            "at": next((_at(frame, repository) for frame in row["chain"]), None),
+            "share": row.share,
+            "doing": HOST_LOOKS[HostClass(row.doing)].words,
+            "at": next((_at(frame, repository) for frame in row.chain), None),
         }
-        for row in host["rows"][:MOST_LINES]
+        for row in host.rows[:MOST_LINES]
     ]
-    said = overhead(answer["overhead"])
+    said = overhead(answer.overhead)
     return {
-        "abstained": text(answer["unknown"].get("budget", "")) or None,
-        "source": answer["budget_source"],
+        "abstained": text(answer.unknown.get("budget", "")) or None,
+        "source": answer.budget_source,
         **parts(budget),
-        "not_measured": {name: text(why) for name, why in answer["not_measured"].items()},
+        "not_measured": {name: text(why) for name, why in answer.not_measured.items()},
         "main_thread": rows,
-        "main_thread_samples": host["samples"],
+        "main_thread_samples": host.samples,
         "waits_for_work": without_work(host) or None,
-        "phases": {phase["name"]: phase["share"] for phase in answer["phases"]},
-        "unexplained_share": answer["unexplained"],
+        "phases": {phase.name: phase.share for phase in answer.phases},
+        "unexplained_share": answer.unexplained,
         "watching": None if said is None else text(said),
     }
 
@@ -294,11 +294,11 @@ def _rules(faults: list[FaultJson]) -> list[JsonObject]:
 
 def places(answer: DiagnosisJson) -> Iterator[PlaceJson]:
     """Yield every line of the user's that an answer names, findings first."""
-    for finding in answer["findings"]:
-        for place in finding["where"]:
+    for finding in answer.findings:
+        for place in finding.where:
             yield place
-            yield from place.get("chain", [])
-    for row in answer["host"]["rows"]:
-        yield from row["chain"]
-    cores = answer["host"]["cores"]
-    yield from () if cores is None else cores["lines"]
+            yield from place.chain
+    for row in answer.host.rows:
+        yield from row.chain
+    cores = answer.host.cores
+    yield from () if cores is None else cores.lines

@@ -11,6 +11,7 @@ from pydantic import Field
 from whyidle.monitor import rules
 from whyidle.monitor.app.fix import fixed
 from whyidle.monitor.code.source import text_of
+from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.core.paths import database
@@ -23,7 +24,6 @@ from whyidle.monitor.serve.reading import Answer, Target
 from whyidle.monitor.signals import opening
 
 if TYPE_CHECKING:
-    from whyidle.monitor.core.contracts.diagnosis import PlaceJson
     from whyidle.monitor.core.contracts.fix import PatchJson
     from whyidle.monitor.fixes import Patch
 
@@ -111,7 +111,7 @@ def _diff(patch: Patch, user: str | None, repository: Repository) -> str | None:
     """Return a diff that applies as it is; ``None`` where it could not be shown so."""
     from whyidle.monitor import fixes  # noqa: PLC0415  LibCST may be absent
 
-    start: PlaceJson = {"file": patch.file, "line": 1, "function": "", "share": None}
+    start = PlaceJson(file=patch.file, line=1, function="")
     if excerpt(start, user, 0) is None:
         return None
     diff = fixes.diff(patch, _folder(patch.file, repository))

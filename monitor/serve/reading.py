@@ -122,11 +122,11 @@ def get_evidence(
         )
     run, answer = diagnosed(target)
     head = brief.run(run)
-    for finding in answer["findings"]:
-        if finding["rule"] == rule:
+    for finding in answer.findings:
+        if finding.rule == rule:
             return {**head, **brief.evidence(finding, Repository.here())}
-    needs = next((n["needs"] for n in answer["not_checked"] if n["rule"] == rule), None)
-    seen = next((f["rule"] for f in answer["findings"] if rule in f["also_seen"]), None)
+    needs = next((n.needs for n in answer.not_checked if n.rule == rule), None)
+    seen = next((f.rule for f in answer.findings if rule in f.also_seen), None)
     why = "it was judged, and this run does not have it"
     if seen is not None:
         why = f"another finding explains it: {seen}"
@@ -147,7 +147,7 @@ def get_source(
     """
     run, answer = diagnosed(target)
     repository = Repository.here()
-    named = {place["file"]: repository.shown(place["file"]) for place in brief.places(answer)}
+    named = {place.file: repository.shown(place.file) for place in brief.places(answer)}
     meant = [
         path
         for path, shown in named.items()
@@ -162,7 +162,7 @@ def get_source(
             else "this run names no such file"
         )
         return {**head, "abstained": f"{why}; it names: {', '.join(few) or 'none'}"}
-    place: PlaceJson = {"file": meant[0], "line": line, "function": "", "share": None}
+    place = PlaceJson(file=meant[0], line=line, function="")
     found = excerpt(place, run.user, around)
     if found is None:
         return {**head, "abstained": "it cannot be read here, is no Python, or has no such line"}

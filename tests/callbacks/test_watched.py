@@ -146,7 +146,7 @@ def test_the_verdict_stays_when_the_monitor_has_left() -> None:
 
 def test_what_is_told_fits_into_a_message_whatever_the_job_is_called() -> None:
     answer = hostile(answer_at("/home/somebody/" + "x" * 5000 + "/train.py"))
-    findings = tuple(cast(Any, each) for each in answer["findings"] * 9)
+    findings = tuple(cast(Any, each) for each in answer.findings * 9)
     told = said(replace(snapshot(), findings=findings))
     assert told["run"] == 1
     assert 1 <= len(told["findings"]) <= 5

@@ -6,9 +6,10 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.conftest import Monitor
 from tests.render.snapshots import snapshot
@@ -40,8 +41,8 @@ def program(folder: Path, body: str) -> str:
 
 
 def found(**changes: object) -> Snapshot:
-    (finding,) = answer_at("/home/somebody/train.py")["findings"]
-    return replace(snapshot(), findings=(cast(Any, {**finding, **changes}),))
+    (finding,) = answer_at("/home/somebody/train.py").findings
+    return replace(snapshot(), findings=(structs.replace(finding, **changes),))
 
 
 def until(path: Path, lines: int = 1) -> list[dict[str, Any]]:
@@ -76,11 +77,12 @@ def test_what_only_the_whole_recording_shows_is_told_at_its_end(tmp_path: Path) 
     first = found()
     telling.tick(first)
     (said,) = first.findings
-    later = {**said, "rule": "gc_pauses"}
-    diagnosis = cast(Any, {"findings": [said, later, {**later, "rule": "low", "severity": "low"}]})
+    later = structs.replace(said, rule="gc_pauses")
+    low = structs.replace(said, rule="low", severity="low")
+    diagnosis = structs.replace(answer_at("train.py"), findings=[said, later, low])
     telling.close()
     telling.finish(replace(run_summary(), diagnosis=diagnosis))
-    assert [each["finding"]["rule"] for each in until(out, 2)] == [said["rule"], "gc_pauses"]
+    assert [each["finding"]["rule"] for each in until(out, 2)] == [said.rule, "gc_pauses"]
 
 
 def test_what_a_job_is_called_is_only_data(tmp_path: Path) -> None:

@@ -105,8 +105,8 @@ def test_other_batches_are_compared_by_the_sample() -> None:
     assert answer["step_ns"]["a"][1] == pytest.approx(30e6, rel=0.02)
     assert "32 and 64" in answer["why_per"]
     # What watching took of each side stands beside it.
-    assert answer["a"]["overhead"]["monitor_cores"] is None
-    assert answer["a"]["overhead"]["unknown"]["monitor_cores"] == NOT_RECORDED
+    assert answer["a"]["overhead"].monitor_cores is None
+    assert answer["a"]["overhead"].unknown["monitor_cores"] == NOT_RECORDED
 
 
 def test_samples_a_second_must_do_where_nobody_knows_the_steps() -> None:

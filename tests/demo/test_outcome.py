@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from benchmarks.record_pairs import kept
@@ -86,7 +87,7 @@ def test_what_was_predicted_is_put_beside_what_was_measured() -> None:
     answer = as_json(STARVED)
     assert answer["fault"] == "input_starved"
     assert answer["before"]["top"] == "input_starved"
-    assert answer["predicted"] == STARVED.before.findings[0]["speedup"]
+    assert answer["predicted"] == STARVED.before.findings[0].speedup
     ratio = answer["after"]["samples_per_s"] / answer["before"]["samples_per_s"]
     assert answer["measured"][1] == pytest.approx(ratio, abs=1e-3)
     low, high = answer["predicted"]
@@ -94,7 +95,7 @@ def test_what_was_predicted_is_put_beside_what_was_measured() -> None:
     assert "input_starved" in answer["findings_gone"]
     # What watching took is told with it, or why it is not known.
     cost = answer["before"]["overhead"]
-    assert (cost["monitor_cores"] is None) == ("monitor_cores" in cost["unknown"])
+    assert (cost.monitor_cores is None) == ("monitor_cores" in cost.unknown)
 
 
 def test_an_end_that_is_not_known_is_null_with_its_reason() -> None:
@@ -245,7 +246,7 @@ def test_times_stand_beside_shares_where_there_is_room() -> None:
 
 def test_parts_of_a_whole_run_are_no_parts_of_a_step() -> None:
     result = replace(STARVED, before=replace(STARVED.before), after=replace(STARVED.after))
-    rough = {**STARVED.after.diagnosis, "budget_source": "estimate"}
+    rough = structs.replace(STARVED.after.diagnosis, budget_source="estimate")
     vars(result.after)["diagnosis"] = rough
     page = shown(result)
     assert "time of a step" not in page
@@ -258,10 +259,10 @@ def test_what_nobody_measured_is_not_nothing() -> None:
     result = replace(STARVED, before=replace(STARVED.before, window=counted))
     assert Slice.COMPUTE in counted.not_measured
     assert Slice.IDLE_INPUT not in counted.not_measured
-    assert result.before.diagnosis["not_measured"][Slice.COMPUTE]
+    assert result.before.diagnosis.not_measured[Slice.COMPUTE]
     (compute,) = [x for x in shown(result).splitlines() if x[2:].startswith("compute ")]
     assert compute.split()[-2] == DASH
-    assert STARVED.after.diagnosis["not_measured"] == {}
+    assert STARVED.after.diagnosis.not_measured == {}
 
 
 @pytest.mark.parametrize(

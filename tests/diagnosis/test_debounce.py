@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whyidle.monitor.core.contracts.diagnosis import EvidenceJson, FindingJson
+from whyidle.monitor.diagnosis.costs import NO_COST
 from whyidle.monitor.diagnosis.debounce import GONE, SURE, Debouncer
 
 
@@ -15,18 +15,29 @@ def finding_of(
     share: tuple[float, float] | None = (0.3, 0.4),
     source: str = "agent",
     severity: str = "high",
-) -> dict[str, Any]:
-    return {
-        "rule": rule,
-        "severity": severity,
-        "lost_share": None if share is None else list(share),
-        "expected": None if share is None else 1 / (1 - sum(share) / 2),
-        "evidence": [{"source": source}],
-    }
+) -> FindingJson:
+    return FindingJson(
+        rule=rule,
+        severity=severity,
+        title="",
+        confidence="measured",
+        slice=None,
+        lost_share=None if share is None else list(share),
+        paced_by="steps",
+        speedup=None,
+        expected=None if share is None else 1 / (1 - sum(share) / 2),
+        evidence=[EvidenceJson(name="", value=1.0, unit="", source=source)],
+        where=[],
+        fixes={},
+        documents=[],
+        also_seen=[],
+        behind=None,
+        energy=NO_COST,
+    )
 
 
 def rules(certain: Debouncer) -> list[str]:
-    return [each["rule"] for each in certain.shown]
+    return [each.rule for each in certain.shown]
 
 
 def test_what_counters_suggest_must_show_twice() -> None:
@@ -35,7 +46,7 @@ def test_what_counters_suggest_must_show_twice() -> None:
     assert certain.take([]) == []
     assert certain.take([finding_of("a")]) == []
     changes = certain.take([finding_of("a")])
-    assert [(c.news, c.finding["rule"]) for c in changes] == [("found", "a")]
+    assert [(c.news, c.finding.rule) for c in changes] == [("found", "a")]
     assert certain.take([finding_of("a")]) == []
 
 
@@ -64,7 +75,7 @@ def test_the_latest_figures_are_shown() -> None:
     certain = Debouncer()
     certain.take([finding_of("a", (0.1, 0.2), "trace 1")])
     certain.take([finding_of("a", (0.5, 0.6), "agent")])
-    assert certain.shown[0]["lost_share"] == [0.5, 0.6]
+    assert certain.shown[0].lost_share == [0.5, 0.6]
 
 
 def test_nearly_equal_losses_do_not_change_places() -> None:
@@ -93,7 +104,7 @@ def test_each_news_alternates_and_agrees_with_what_is_shown(rounds: list[set[str
     certain, now = Debouncer(), set[str]()
     for i, found in enumerate(rounds):
         for change in certain.take([finding_of(rule) for rule in sorted(found)]):
-            rule = change.finding["rule"]
+            rule = change.finding.rule
             assert (change.news == "found") is (rule not in now)
             now ^= {rule}
             if change.news == "found":

@@ -12,6 +12,7 @@ import pytest
 
 from tests.rules.windows import WINDOWS, answer, recorded, stacks, traced, window
 from whyidle.monitor import rules
+from whyidle.monitor.core.contracts.diagnosis import NotCheckedJson
 from whyidle.monitor.core.finding import (
     Evidence,
     Fix,
@@ -124,8 +125,8 @@ def test_an_unsure_gain_is_held_against_what_the_account_has_of_it(
     """A low end of nothing hides no waiting that was seen, and a high end makes none loud."""
     add(known, "waits", WAITS)
     seen = window(answer({Slice.COMPUTE: 1 - waits, Slice.IDLE_INPUT: waits}))
-    (finding,) = as_json(diagnose(seen))["findings"]
-    assert (finding["severity"], finding["expected"]) == (severity, pytest.approx(expected, 1e-3))
+    (finding,) = as_json(diagnose(seen)).findings
+    assert (finding.severity, finding.expected) == (severity, pytest.approx(expected, 1e-3))
 
 
 def test_an_unsure_gain_of_no_slice_is_what_does_not_compute_at_its_lines(
@@ -136,10 +137,10 @@ def test_an_unsure_gain_of_no_slice_is_what_does_not_compute_at_its_lines(
     by_compute = {0.3: "medium", 0.85: "low", 0.995: "info"}
     for compute, severity in by_compute.items():
         seen = window(answer({Slice.COMPUTE: compute, Slice.IDLE_DISPATCH: 1 - compute}))
-        (finding,) = as_json(diagnose(seen))["findings"]
-        assert finding["severity"] == severity
-        low, high = finding["speedup"] or (0.0, 0.0)
-        assert low <= (finding["expected"] or 0.0) <= high
+        (finding,) = as_json(diagnose(seen)).findings
+        assert finding.severity == severity
+        low, high = finding.speedup or (0.0, 0.0)
+        assert low <= (finding.expected or 0.0) <= high
 
 
 def test_a_fault_of_the_work_itself_is_not_loud_while_nothing_is_sure(
@@ -291,27 +292,26 @@ def test_nothing_found_says_nothing_where_most_of_the_time_is_unknown(
 def test_what_could_not_be_judged_says_what_would_help(known: dict[str, Rule]) -> None:
     add(known, "blind", NotChecked(Need.TRACE))
     answer = as_json(diagnose(window()))
-    assert answer["not_checked"] == [
-        {"rule": "blind", "needs": "a trace: monitor trace PID --run RUN"}
-    ]
+    need = "a trace: monitor trace PID --run RUN"
+    assert answer.not_checked == [NotCheckedJson(rule="blind", needs=need)]
     over = Window("run 1", is_over=True)
-    assert "--run" not in as_json(diagnose(over))["not_checked"][0]["needs"]
+    assert "--run" not in as_json(diagnose(over)).not_checked[0].needs
 
 
 def test_nobody_is_told_to_send_for_the_agent_that_is_there(known: dict[str, Rule]) -> None:
     add(known, "blind", NotChecked(Need.INSIDE, "the size of a batch"))
-    (there,) = as_json(diagnose(window(inside=True)))["not_checked"]
-    assert there["needs"] == "the size of a batch, which the agent in the job does not see"
-    (away,) = as_json(diagnose(window(inside=False)))["not_checked"]
-    assert away["needs"].startswith("the agent in the job (the size of a batch): monitor attach")
+    (there,) = as_json(diagnose(window(inside=True))).not_checked
+    assert there.needs == "the size of a batch, which the agent in the job does not see"
+    (away,) = as_json(diagnose(window(inside=False))).not_checked
+    assert away.needs.startswith("the agent in the job (the size of a batch): monitor attach")
 
 
 def test_lost_time_has_its_energy(known: dict[str, Rule]) -> None:
     add(known, "idle", loses(0.5, Slice.IDLE_GC))
     gpus = (SeenGpu("0", "H200", owned=True, means={GPU_POWER: 400.0}),)
-    (finding,) = as_json(diagnose(window(means={JOB_STEP_P50: 0.1}, gpus=gpus)))["findings"]
-    assert finding["energy"]["watts_lost"] == pytest.approx(200.0)
-    assert finding["energy"]["joules_per_step"] == pytest.approx(20.0)
+    (finding,) = as_json(diagnose(window(means={JOB_STEP_P50: 0.1}, gpus=gpus))).findings
+    assert finding.energy.watts_lost == pytest.approx(200.0)
+    assert finding.energy.joules_per_step == pytest.approx(20.0)
 
 
 def test_lost_time_has_its_price_where_one_is_set(
@@ -322,16 +322,16 @@ def test_lost_time_has_its_price_where_one_is_set(
         SeenGpu(i, "H200", owned=i != "2", means={GPU_POWER: 400.0}) for i in ("0", "1", "2")
     )
     job = window(means={JOB_STEP_P50: 0.1}, gpus=gpus)
-    (finding,) = as_json(diagnose(job))["findings"]
-    assert finding["energy"]["money_per_hour"] is None
-    assert "WHYIDLE_KWH_PRICE" in finding["energy"]["unknown"]["money_per_step"]
+    (finding,) = as_json(diagnose(job)).findings
+    assert finding.energy.money_per_hour is None
+    assert "WHYIDLE_KWH_PRICE" in finding.energy.unknown["money_per_step"]
     monkeypatch.setenv("WHYIDLE_KWH_PRICE", "0.5")
     monkeypatch.setenv("WHYIDLE_GPU_HOUR_PRICE", "3")
     monkeypatch.setenv("WHYIDLE_CURRENCY", "EUR")
-    (finding,) = as_json(diagnose(job))["findings"]
+    (finding,) = as_json(diagnose(job)).findings
     # Half of 800 W for an hour, and half of the time of two GPUs.
-    assert finding["energy"]["money_per_hour"] == pytest.approx(0.2 + 3.0)
-    assert finding["energy"]["money_per_step"] == pytest.approx(3.2 / 36_000)
+    assert finding.energy.money_per_hour == pytest.approx(0.2 + 3.0)
+    assert finding.energy.money_per_step == pytest.approx(3.2 / 36_000)
     assert "up to 400 W, 40 J a step, 3.20 EUR an hour, 8.9e-05 EUR a step" in " ".join(
         screen(as_json(diagnose(job))).split()
     )
@@ -340,9 +340,9 @@ def test_lost_time_has_its_price_where_one_is_set(
 def test_time_that_nobody_knows_has_no_price(known: dict[str, Rule]) -> None:
     add(known, "risk", Found(None, EVIDENCE, severity=Severity.HIGH))
     gpus = (SeenGpu("0", "H200", owned=True, means={GPU_POWER: 400.0}),)
-    (finding,) = as_json(diagnose(window(gpus=gpus)))["findings"]
-    assert finding["energy"]["watts_lost"] is None
-    assert "not known" in finding["energy"]["unknown"]["watts_lost"]
+    (finding,) = as_json(diagnose(window(gpus=gpus))).findings
+    assert finding.energy.watts_lost is None
+    assert "not known" in finding.energy.unknown["watts_lost"]
 
 
 def test_each_answer_says_what_watching_cost(known: dict[str, Rule]) -> None:
@@ -351,15 +351,15 @@ def test_each_answer_says_what_watching_cost(known: dict[str, Rule]) -> None:
     job = window(*traces, means={JOB_AGENT_CPU: 0.004, SELF_CPU: 0.011}, stopped_s=0.0015)
     held = tuple(replace(t, held_s=s) for t, s in zip(job.traces, (0.02, 0.03), strict=True))
     found = diagnose(replace(job, traces=held))
-    cost = as_json(found)["overhead"]
-    assert (cost["agent_cores"], cost["monitor_cores"], cost["traces"]) == (0.004, 0.011, 2)
-    assert cost["traces_held_s"] == pytest.approx(0.05)
-    assert set(cost["unknown"]) == {"monitor_rss_bytes", "profiler_share"}
+    cost = as_json(found).overhead
+    assert (cost.agent_cores, cost.monitor_cores, cost.traces) == (0.004, 0.011, 2)
+    assert cost.traces_held_s == pytest.approx(0.05)
+    assert set(cost.unknown) == {"monitor_rss_bytes", "profiler_share"}
     said = "Watching cost 0.4% of a core in the job, 1.1% of a core beside it, a stop of 1.5 ms to"
     assert f"{said} enter, 50.0 ms for 2 traces." in " ".join(screen(as_json(found)).split())
-    nothing = as_json(diagnose(window(answer({Slice.COMPUTE: 1.0}), kind="file")))["overhead"]
-    assert nothing["agent_cores"] is None
-    assert set(nothing["unknown"]) == set(nothing) - {"traces", "unknown"}
+    nothing = as_json(diagnose(window(answer({Slice.COMPUTE: 1.0}), kind="file"))).overhead
+    assert nothing.agent_cores is None
+    assert set(nothing.unknown) == {*nothing.__struct_fields__} - {"traces", "unknown"}
 
 
 def test_the_profilers_own_time_in_a_trace_is_part_of_that(known: dict[str, Rule]) -> None:
@@ -386,8 +386,8 @@ def test_signals_that_contradict_each_other_drop_the_finding_and_say_so(
     assert found.findings == ()
     assert not found.failed
     assert found.contradictions == {"both": "at least 40.0% of the time, and at most 30.0%"}
-    (needs,) = as_json(found)["not_checked"]
-    assert "its signals contradict each other" in needs["needs"]
+    (needs,) = as_json(found).not_checked
+    assert "its signals contradict each other" in needs.needs
 
 
 @pytest.mark.parametrize(
@@ -440,8 +440,8 @@ def test_a_place_names_who_called_it() -> None:
     facts = {"jax": {"executables_by_name": {"jit_add": 9, "jit_mul": 9, "jit_tanh": 9}}}
     made = window(stacks=stacks((launches, (inner, step, loop), 100)), facts=facts)
     found = diagnose(made)
-    (place,) = as_json(found)["findings"][0]["where"]
-    assert [(p["function"], p["line"]) for p in place["chain"]] == [("step", 20), ("main", 40)]
+    (place,) = as_json(found).findings[0].where
+    assert [(p.function, p.line) for p in place.chain] == [("step", 20), ("main", 40)]
     assert "called by step at train.py:20, main at train.py:40" in screen(as_json(found))
 
 

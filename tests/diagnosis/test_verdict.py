@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from tests.rules.windows import answer, window
 from whyidle.monitor import rules
@@ -44,11 +45,12 @@ def spends(**shares: float) -> Window:
 
 
 def verdict(seen: Window) -> dict[str, Any]:
-    return dict(as_json(diagnose(seen))["verdict"])
+    said: dict[str, Any] = to_builtins(as_json(diagnose(seen)).verdict)
+    return said
 
 
 def order(seen: Window) -> Sequence[str]:
-    return [each["rule"] for each in as_json(diagnose(seen))["findings"]]
+    return [each.rule for each in as_json(diagnose(seen)).findings]
 
 
 @pytest.mark.usefixtures("known")

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
 from benchmarks.faultbench import cases as planted
 from benchmarks.faultbench import jobs
 from benchmarks.faultbench.__main__ import HERE as PLANTED
@@ -83,7 +85,8 @@ def subjects(mirrors: Path | None = None) -> Iterator[Subject]:
 
 
 def _said(window: Window) -> Answer:
-    return as_json(diagnose(window))
+    said: Answer = to_builtins(as_json(diagnose(window)))
+    return said
 
 
 def _of_window(path: Path) -> Answer:

@@ -56,7 +56,7 @@ class Recording:
         return [event.text for event in self.faults.take_events()]
 
     def rules(self) -> list[str]:
-        return [each["rule"] for each in self.faults.shown]
+        return [each.rule for each in self.faults.shown]
 
 
 @pytest.fixture

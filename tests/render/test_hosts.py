@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import jsonschema
 import pytest
+from msgspec import convert, structs, to_builtins
 from rich.console import Console
 
 from tests.conftest import ROOT
@@ -21,7 +22,13 @@ from tests.render.snapshots import snapshot
 from tests.rules.windows import WINDOWS, recorded
 from whyidle.dashboard.pages import _finding_card
 from whyidle.monitor.callbacks.watched import verdict
-from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
+from whyidle.monitor.core.contracts.diagnosis import (
+    CalledPlaceJson,
+    DiagnosisJson,
+    HostRowJson,
+    PlaceJson,
+    VerdictJson,
+)
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
 from whyidle.monitor.recording.telling import said
@@ -68,12 +75,11 @@ def hostile(answer: DiagnosisJson) -> DiagnosisJson:
             return [poisoned(each, key) for each in value]
         return f"{value}{HOSTILE}" if isinstance(value, str) and key not in ours else value
 
-    found = [poisoned(each) | {"fixes": each["fixes"]} for each in answer["findings"]]
+    plain = to_builtins(answer)
+    found = [poisoned(each) | {"fixes": each["fixes"]} for each in plain["findings"]]
     texts = {"warnings": [HOSTILE], "target": f"run {HOSTILE}"}
-    return cast(
-        DiagnosisJson,
-        {**answer, **texts, "findings": found, "verdict": poisoned(answer["verdict"])},
-    )
+    said = {**plain, **texts, "findings": found, "verdict": poisoned(plain["verdict"])}
+    return convert(said, DiagnosisJson)
 
 
 def diagnosed(name: str) -> Diagnosis:
@@ -135,11 +141,11 @@ def by_notebook(
 
 def by_callback(answer: DiagnosisJson) -> list[tuple[str, str]]:
     """The verdict that a trainer prints at the end, and how many it leaves out."""
-    told = said(replace(snapshot(), findings=tuple(cast(Any, each) for each in answer["findings"])))
+    told = said(replace(snapshot(), findings=tuple(answer.findings)))
     lines = verdict(told).splitlines()[1:]
     heads = (re.match(r"  (HIGH|MEDIUM|LOW|INFO) .*\[(\w+)\]$", line) for line in lines)
     shown = [(head[2], head[1].lower()) for head in heads if head]
-    rest = [(each["rule"], each["severity"]) for each in answer["findings"][len(shown) :]]
+    rest = [(each.rule, each.severity) for each in answer.findings[len(shown) :]]
     assert not rest or f"{len(rest)} more" in lines[-1]
     return shown + cast(Any, rest)
 
@@ -147,7 +153,7 @@ def by_callback(answer: DiagnosisJson) -> list[tuple[str, str]]:
 def by_agent(answer: DiagnosisJson, repository: Repository) -> list[tuple[str, str]]:
     """What the tool get_findings of `monitor mcp` says."""
     said = cast(Any, brief.findings(answer, repository))
-    rest = {each["rule"]: each["severity"] for each in answer["findings"]}
+    rest = {each.rule: each.severity for each in answer.findings}
     shown = [(each["rule"], each["severity"]) for each in said["findings"]]
     return shown + [(rule, rest[rule]) for rule in said["more"]]
 
@@ -156,7 +162,7 @@ def by_page(answer: DiagnosisJson, monkeypatch: pytest.MonkeyPatch) -> list[tupl
     """The cards of the page Fix."""
     text: list[str] = []
     monkeypatch.setattr(_finding_card, "write", text.append)
-    for each in answer["findings"]:
+    for each in answer.findings:
         _finding_card.head(each, (), 1)
     return [
         (rule, severity.lower())
@@ -170,7 +176,7 @@ def test_every_surface_shows_the_findings_of_the_answer(
 ) -> None:
     found = diagnosed(name)
     answer = as_json(found)
-    expected = [(each["rule"], each["severity"]) for each in answer["findings"]]
+    expected = [(each.rule, each.severity) for each in answer.findings]
     repository = Repository.around(tmp_path)
     assert by_sarif(answer, repository) == expected
     assert by_markdown(answer, repository) == expected
@@ -197,9 +203,9 @@ def repository(tmp_path: Path) -> Repository:
 
 def answer_at(file: str, line: int = 12) -> DiagnosisJson:
     answer = as_json(diagnosed("input_starved/before_torch"))
-    place = {"file": file, "line": line, "function": "main", "share": 0.5, "chain": []}
-    (first, *_) = answer["findings"]
-    return cast(DiagnosisJson, {**answer, "findings": [{**first, "where": [place]}]})
+    place = CalledPlaceJson(file=file, line=line, function="main", share=0.5, chain=[])
+    (first, *_) = answer.findings
+    return structs.replace(answer, findings=[structs.replace(first, where=[place])])
 
 
 @pytest.mark.parametrize("where", ["here", "in a container", "relative"])
@@ -253,9 +259,9 @@ def test_a_fault_keeps_its_fingerprint_while_its_line_moves(
 
 def test_a_fault_of_the_whole_job_stands_where_its_loop_is_called(repository: Repository) -> None:
     answer = answer_at("jobs/train.py")
-    frames = [{"file": "jobs/train.py", "line": n, "function": "f", "share": None} for n in (9, 5)]
-    answer["host"]["rows"] = [{"class": "python", "share": 1.0, "chain": cast(Any, frames)}]
-    answer["findings"][0]["where"] = []
+    frames = [PlaceJson(file="jobs/train.py", line=n, function="f") for n in (9, 5)]
+    answer.host.rows[:] = [HostRowJson(doing="python", share=1.0, chain=frames)]
+    answer.findings[0].where.clear()
     (result,) = sarif.document(answer, repository)["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 5}
     assert sarif.NOT_ITS_OWN in result["message"]["text"]
@@ -269,7 +275,7 @@ def test_a_job_that_means_ill_steers_no_host(repository: Repository, validator: 
     validator.validate(document)
     assert "](" not in "".join(r["message"]["text"] for r in document["runs"][0]["results"])
     commands = github.page(answer, repository).split("\n")
-    assert len(commands) == len(plain["findings"])
+    assert len(commands) == len(plain.findings)
     for command in commands:
         assert command.isprintable()
         assert len(re.findall(r"(?<!:)::(?!:)", command.partition("::")[2][:40])) <= 1
@@ -292,9 +298,9 @@ def test_sarif_does_not_say_where_the_checkout_lies(repository: Repository) -> N
 @pytest.mark.parametrize("share", [0.53, None])
 def test_a_verdict_that_no_finding_is_about(share: float | None, repository: Repository) -> None:
     answer = answer_at("jobs/train.py")
-    where = answer["findings"][0]["where"]
-    said = {"text": f"No known cause{HOSTILE}", "share": share, "where": where, "fix": None}
-    answer = cast(DiagnosisJson, {**answer, "findings": [], "verdict": {**said, "rule": None}})
+    where = answer.findings[0].where
+    said = VerdictJson(text=f"No known cause{HOSTILE}", share=share, where=[*where])
+    answer = structs.replace(answer, findings=[], verdict=said)
     page = github.page(answer, repository)
     # Nothing that costs time is no notice.
     assert page.startswith("::notice file=jobs/train.py,line=12" if share else "")
@@ -304,7 +310,7 @@ def test_a_verdict_that_no_finding_is_about(share: float | None, repository: Rep
     assert shown["where"] == ["jobs/train.py:12"]
     assert shown["text"].startswith("No known cause")
     assert shown["text"].isprintable()
-    (line,) = finding_lines.lines(answer["verdict"], [], 80)
+    (line,) = finding_lines.lines(answer.verdict, [], 80)
     assert line.plain.startswith("No known cause")
     assert line.plain.isprintable()
     assert line.cell_len <= 80
@@ -329,10 +335,10 @@ def test_every_surface_says_the_same_numbers(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer, repository = as_json(diagnosed(name)), Repository.around(tmp_path)
-    first = finding_text.of(answer["findings"][0])
+    first = finding_text.of(answer.findings[0])
     page: list[str] = []
     monkeypatch.setattr(_finding_card, "write", page.append)
-    _finding_card.head(answer["findings"][0], (), 1)
+    _finding_card.head(answer.findings[0], (), 1)
     report = Report.of(diagnosed(name).window, answer, None)
     surfaces = {
         "terminal": screen(answer, console=Console(width=2000, highlight=False)),
@@ -349,6 +355,6 @@ def test_every_surface_says_the_same_numbers(
     ]
     assert lacking == []
     # Its share and its line, as the verdict has them.
-    said = flat(answer["verdict"]["text"])
+    said = flat(answer.verdict.text)
     told = [at for at in surfaces if at not in {"page", "code hosts"}]
     assert [at for at in told if said not in flat(surfaces[at])] == []

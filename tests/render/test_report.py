@@ -7,14 +7,16 @@ from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, cast
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from tests.commands.tracefiles import kineto
 from tests.conftest import Monitor
 from tests.render.test_hosts import HOSTILE, hostile, recordings
 from tests.rules.windows import recorded
+from whyidle.monitor.core.contracts.diagnosis import CalledPlaceJson, DiagnosisJson, PlaceJson
 from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
@@ -59,7 +61,7 @@ def made(name: str) -> Report:
 @pytest.mark.parametrize("name", recordings()[::4])
 def test_it_shows_the_findings_of_the_answer(name: str) -> None:
     report = made(name)
-    expected = [(each["rule"], each["severity"]) for each in report.answer["findings"]]
+    expected = [(each.rule, each.severity) for each in report.answer.findings]
     text = report_html.page(report)
     assert Page(text).findings == expected
     assert len(text) < MOST_BYTES
@@ -115,7 +117,7 @@ def test_a_hostile_name_is_text_and_nothing_else() -> None:
 def test_code_is_masked_and_only_what_the_jobs_user_may_read(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text(f"a = 1\ntoken = '{SECRET}'\nb = 2\n" + "x = 3\n" * 20)
-    place = cast(Any, {"file": str(program), "line": 3, "function": "f", "share": None})
+    place = PlaceJson(file=str(program), line=3, function="f")
     found = excerpt(place, None)
     assert found is not None
     assert (found.first, len(found.lines), found.line) == (1, 6, 3)
@@ -123,7 +125,7 @@ def test_code_is_masked_and_only_what_the_jobs_user_may_read(tmp_path: Path) -> 
     program.chmod(0o600)
     assert excerpt(place, "no-such-user") is None
     for file, line in (("train.py", 1), (str(program), 99), (str(program), 0), ("/etc/passwd", 1)):
-        assert excerpt(cast(Any, {**place, "file": file, "line": line}), None) is None
+        assert excerpt(structs.replace(place, file=file, line=line), None) is None
 
 
 def test_no_home_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,9 +135,10 @@ def test_no_home_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     assert homeless("jobs/home/al/x /srv/root/y /home") == "jobs/home/al/x /srv/root/y /home"
     report = made("input_starved/before_torch")
-    (first, *_) = report.answer["findings"]
-    place = {"file": "/home/al_ice/train.py", "line": 3, "function": "f", "share": None}
-    answer = cast(Any, {**report.answer, "findings": [{**first, "where": [place]}]})
+    (first, *_) = report.answer.findings
+    place = CalledPlaceJson(file="/home/al_ice/train.py", line=3, function="f", chain=[])
+    found = [structs.replace(first, where=[place])]
+    answer = structs.replace(report.answer, findings=found)
     for text in (
         report_html.page(replace(report, answer=answer)),
         report_markdown.page(replace(report, answer=answer)),
@@ -148,8 +151,9 @@ def test_no_home_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_kept_has_no_age() -> None:
     report = made("input_starved/before_torch")
-    answer = json.loads(json.dumps(report.answer).replace('"age_s": null', '"age_s": 9.0'))
-    assert any(e["age_s"] for f in answer["findings"] for e in f["evidence"])
+    kept = msgspec.json.encode(report.answer).replace(b'"age_s":null', b'"age_s":9.0')
+    answer = msgspec.json.decode(kept, type=DiagnosisJson)
+    assert any(e.age_s for f in answer.findings for e in f.evidence)
     aged = replace(report, answer=answer)
     for text in (
         report_html.page(aged),
@@ -199,7 +203,7 @@ def test_a_trace_has_a_report_too(monitor: Monitor, tmp_path: Path) -> None:
 
 
 def test_a_range_whose_ends_read_the_same_is_one_number() -> None:
-    (first, *_) = made("input_starved/before_torch").answer["findings"]
-    said = gain(cast(Any, {**first, "lost_share": [0.071, 0.074], "speedup": [1.081, 1.084]}))
+    (first, *_) = made("input_starved/before_torch").answer.findings
+    said = gain(structs.replace(first, lost_share=[0.071, 0.074], speedup=[1.081, 1.084]))
     assert said is not None
     assert said.startswith("Costs 7% of the time; a step gets 1.08x faster.")

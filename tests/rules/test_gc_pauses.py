@@ -113,7 +113,7 @@ def test_julias_collector_has_its_name_and_its_fix() -> None:
     # Nothing of ours is inside: it was read from outside.
     assert {each.source for each in finding.evidence} == {"procfs"}
     (shown,) = diagnose(_julia(1.0)).findings
-    assert set(finding_json(diagnose(_julia(1.0)), shown)["fixes"]) == {"flux"}
+    assert set(finding_json(diagnose(_julia(1.0)), shown).fixes) == {"flux"}
 
 
 @pytest.mark.parametrize(

@@ -315,26 +315,26 @@ def test_each_phase_has_its_share_and_lines_and_rows_sum_to_one(tmp_path: Path) 
         inside = CodeLine(str(file), 8, f"validate_{n}")
         stacks.count(Chain((inside, calls), works), 4, 4, 0)
     answer = as_json(diagnose(window(facts={"torch": {}}, stacks=stacks, inside=True)))
-    assert sum(row["share"] for row in answer["host"]["rows"]) == pytest.approx(1.0)
-    assert len(answer["host"]["rows"]) == MOST_ROWS + 1
-    phases = {phase["name"]: phase for phase in answer["phases"]}
-    assert sum(phase["share"] for phase in phases.values()) == pytest.approx(1.0)
-    assert [place["line"] for place in phases["step"]["where"]] == [4]
-    assert phases["validation"]["share"] == pytest.approx(0.4)
-    assert [place["line"] for place in phases["validation"]["where"]] == [6]
+    assert sum(row.share for row in answer.host.rows) == pytest.approx(1.0)
+    assert len(answer.host.rows) == MOST_ROWS + 1
+    phases = {phase.name: phase for phase in answer.phases}
+    assert sum(phase.share for phase in phases.values()) == pytest.approx(1.0)
+    assert [place.line for place in phases["step"].where] == [4]
+    assert phases["validation"].share == pytest.approx(0.4)
+    assert [place.line for place in phases["validation"].where] == [6]
 
 
 def test_the_account_is_part_of_the_answer(tmp_path: Path) -> None:
     source, (line, function), works = SOURCES["a loop in a method"]
     job = sampled(tmp_path, source, CodeLine("", line, function), works, 0.3)
-    host = as_json(diagnose(job))["host"]
-    assert host["samples"] == 1000
-    assert [(row["class"], row["share"]) for row in host["rows"]] == [
+    host = as_json(diagnose(job)).host
+    assert host.samples == 1000
+    assert [(row.doing, row.share) for row in host.rows] == [
         ("framework", 0.7), ("python", 0.3),
     ]  # fmt: skip
-    assert host["rows"][1]["chain"][0]["line"] == line
-    assert set(host["unknown"]) == {"cores"}
-    (steps,) = as_json(diagnose(job))["phases"]
-    assert (steps["name"], steps["share"]) == ("step", 1.0)
-    assert {place["line"]: place["share"] for place in steps["where"]}[line] == 0.3
-    assert as_json(diagnose(window()))["host"]["unknown"]["rows"]
+    assert host.rows[1].chain[0].line == line
+    assert set(host.unknown) == {"cores"}
+    (steps,) = as_json(diagnose(job)).phases
+    assert (steps.name, steps.share) == ("step", 1.0)
+    assert {place.line: place.share for place in steps.where}[line] == 0.3
+    assert as_json(diagnose(window())).host.unknown["rows"]

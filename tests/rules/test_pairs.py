@@ -10,6 +10,7 @@ import pytest
 from benchmarks.record_pairs import ABOUT, faster, kept
 from tests.rules.windows import WINDOWS, recorded
 from whyidle.monitor import rules
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.rules import Kind
 
@@ -25,14 +26,14 @@ TIMELESS = {name for name, each in rules.load().items() if each.kind is not Kind
 
 
 @cache
-def findings(rule: str, side: str) -> list[dict[str, Any]]:
+def findings(rule: str, side: str) -> list[FindingJson]:
     found = diagnose.diagnose(recorded(f"{rule}/{side}"))
     assert not found.failed
     return [diagnose.finding_json(found, each) for each in found.findings]
 
 
-def of(rule: str, side: str) -> dict[str, Any] | None:
-    return next((f for f in findings(rule, side) if f["rule"] == ABOUT[rule]), None)
+def of(rule: str, side: str) -> FindingJson | None:
+    return next((f for f in findings(rule, side) if f.rule == ABOUT[rule]), None)
 
 
 def printed(rule: str, side: str) -> dict[str, Any]:
@@ -49,23 +50,23 @@ def test_the_fault_stands_first(rule: str, framework: str) -> None:
     if rule in TIMELESS:
         assert of(rule, f"before_{framework}") is not None
     else:
-        timed = [f["rule"] for f in listed if f["rule"] not in TIMELESS]
+        timed = [f.rule for f in listed if f.rule not in TIMELESS]
         assert timed[:1] == [ABOUT[rule]]
 
 
 @BOTH
 def test_the_fix_silences_it(rule: str, framework: str) -> None:
     left = of(rule, f"after_{framework}")
-    assert left is None or left["severity"] in {"low", "info"}
+    assert left is None or left.severity in {"low", "info"}
 
 
 def is_inside(rule: str, framework: str) -> bool | None:
     """Return whether the measured speed-up was predicted; ``None`` where no time was."""
     finding = of(rule, f"before_{framework}")
     measured = faster(printed(rule, f"before_{framework}"), printed(rule, f"after_{framework}"))
-    if finding is None or finding["speedup"] is None or measured is None:
+    if finding is None or finding.speedup is None or measured is None:
         return None
-    low, high = finding["speedup"]
+    low, high = finding.speedup
     # The step of a small job on a shared machine is known to a few percent.
     return bool(0.97 * low <= measured <= 1.03 * high)
 
@@ -81,5 +82,5 @@ def test_what_the_fixes_gave_back_was_predicted() -> None:
 def test_the_users_line_is_named(rule: str, framework: str) -> None:
     finding = of(rule, f"before_{framework}")
     assert finding is not None
-    if finding["where"]:
-        assert any(f"before_{framework}" in place["file"] for place in finding["where"])
+    if finding.where:
+        assert any(f"before_{framework}" in place.file for place in finding.where)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from tests.rules import (
@@ -171,9 +172,9 @@ def drawn(name: str) -> str:
     assert recordings or name in BY_HAND, f"{name} has no recorded demo, and no window in BY_HAND"
     faulty = recorded(f"{name}/before_{recordings[0]}") if recordings else BY_HAND[name]()
     answer = as_json(diagnose(faulty, only=(name,)))
-    for place in (place for finding in answer["findings"] for place in finding["where"]):
+    for finding in answer.findings:
         # Lines break by the folder.
-        place["file"] = Path(place["file"]).name
+        finding.where[:] = [structs.replace(x, file=Path(x.file).name) for x in finding.where]
     return screen(answer, console=Console(width=WIDTH, highlight=False, color_system=None))
 
 

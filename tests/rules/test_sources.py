@@ -20,8 +20,8 @@ def test_no_agent_speaks_where_none_is_inside(name: str) -> None:
     # Its steps are then counted by the turns of its loop.
     means[m.JOB_STEPS] = 10.0
     job = replace(seen.job, inside=False, facts={}, reads=(), compiled=(), events={}, means=means)
-    findings = as_json(diagnose(replace(seen, traces=(), job=job)))["findings"]
-    sources = {each["source"] for finding in findings for each in finding["evidence"]}
+    findings = as_json(diagnose(replace(seen, traces=(), job=job))).findings
+    sources = {each.source for finding in findings for each in finding.evidence}
     assert "stack samples" in sources
     assert "agent" not in sources
 

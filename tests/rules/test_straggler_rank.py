@@ -268,22 +268,22 @@ def test_reads_that_wait_for_the_late_rank_are_its_symptom() -> None:
 
 def test_the_answer_has_each_rank_and_the_late_one() -> None:
     answer = as_json(diagnose(of(rank(0, VICTIM), rank(1, LATE))))
-    ranks = answer["ranks"]
+    ranks = answer.ranks
     assert ranks is not None
-    assert [each["rank"] for each in ranks["each"]] == [0, 1]
-    assert ranks["world_size"] == 2
-    assert ranks["straggler"] is not None
-    assert ranks["straggler"]["rank"] == 1
-    assert ranks["straggler"]["late"][0] > 0.2
-    assert ranks["each"][0]["waits"][0] > 0.2
-    assert ranks["each"][1]["host_shares"]["library"] == pytest.approx(0.45, abs=0.1)
-    calm = as_json(diagnose(of(rank(0, VICTIM), rank(1, VICTIM))))["ranks"]
+    assert [each.rank for each in ranks.each] == [0, 1]
+    assert ranks.world_size == 2
+    assert ranks.straggler is not None
+    assert ranks.straggler.rank == 1
+    assert ranks.straggler.late[0] > 0.2
+    assert ranks.each[0].waits[0] > 0.2
+    assert ranks.each[1].host_shares["library"] == pytest.approx(0.45, abs=0.1)
+    calm = as_json(diagnose(of(rank(0, VICTIM), rank(1, VICTIM)))).ranks
     assert calm is not None
-    assert calm["straggler"] is None
-    assert calm["reason"]
+    assert calm.straggler is None
+    assert calm.reason
     alone = as_json(diagnose(window()))
-    assert alone["ranks"] is None
-    assert "attach" in alone["unknown"]["ranks"]
+    assert alone.ranks is None
+    assert "attach" in alone.unknown["ranks"]
 
 
 def test_the_screen_says_who_waits_and_who_comes_last() -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec import structs
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core import prices
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.reading import Reading, Tick
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render import jsonl
 from whyidle.monitor.render.plain import summary_page
 from whyidle.monitor.runs.summary import RunSummary, summarise
+from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import NewRun, Writer
 
 START_MS = 1_700_000_000_000
@@ -83,10 +85,9 @@ def test_a_job_without_a_gpu_has_none(tmp_path: Path) -> None:
 
 def test_the_summary_says_what_traces_cost(tmp_path: Path) -> None:
     summary = recorded(tmp_path, owned=())
-    cost = {"traces": 3, "traces_held_s": 0.041}
-    said = {"text": "Nothing stands out."}
-    diagnosis: Any = {"overhead": cost, "verdict": said, "findings": [], "not_checked": []}
-    found = replace(summary, diagnosis=diagnosis)
+    diagnosis = as_json(diagnose(Window("run 1", "run")))
+    cost = structs.replace(diagnosis.overhead, traces=3, traces_held_s=0.041)
+    found = replace(summary, diagnosis=structs.replace(diagnosis, overhead=cost))
     assert ", 41.0 ms for the last 3 traces" in summary_page(found)
     assert jsonl.summary_object(found)["overhead"] == cost
-    assert "traces" not in summary_page(replace(summary, diagnosis={**diagnosis, "overhead": None}))
+    assert "traces" not in summary_page(replace(summary, diagnosis=diagnosis))

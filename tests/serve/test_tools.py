@@ -8,14 +8,15 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.dashboard.pairs import AFTER, BEFORE, HOSTILE, file_of, make
 from tests.render.test_hosts import diagnosed, hostile, recordings
 from tests.rules.windows import ROOT
 from whyidle.monitor.code.source import text_of
+from whyidle.monitor.core.contracts.diagnosis import CalledPlaceJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import as_json
@@ -129,9 +130,10 @@ def test_a_link_in_place_of_the_users_code_shows_nothing_else(
 ) -> None:
     named = tmp_path / "train.py"
     named.symlink_to("/etc/passwd")
-    place = {"file": str(named), "line": 1, "function": "f", "share": 1.0, "chain": []}
+    place = CalledPlaceJson(file=str(named), line=1, function="f", share=1.0, chain=[])
     _, answer = reading.diagnosed("before")
-    changed: Any = {**answer, "findings": [{**answer["findings"][0], "where": [place]}]}
+    found = [structs.replace(answer.findings[0], where=[place])]
+    changed = structs.replace(answer, findings=found)
     monkeypatch.setattr(reading, "diagnosed", lambda _: (reading.meant("before"), changed))
     assert reading.get_source("train.py", 1, "before")["code"] is None
 
@@ -241,7 +243,7 @@ def test_answers_are_small_and_mean_no_ill_whatever_a_job_is_called(name: str) -
     answer = hostile(plain)
     repository = Repository(ROOT)
     said = [brief.findings(answer, repository), brief.account(answer, repository)]
-    said += [brief.evidence(each, repository) for each in answer["findings"]]
+    said += [brief.evidence(each, repository) for each in answer.findings]
     for each in said:
         text = json.dumps(each, ensure_ascii=False)
         assert len(text) < 4 * MOST_BYTES
@@ -249,7 +251,7 @@ def test_answers_are_small_and_mean_no_ill_whatever_a_job_is_called(name: str) -
         assert shown.isprintable()
         assert "\u202e" not in text
     honest = [brief.findings(plain, repository), brief.account(plain, repository)]
-    honest += [brief.evidence(each, repository) for each in plain["findings"]]
+    honest += [brief.evidence(each, repository) for each in plain.findings]
     for each in honest:
         assert len(json.dumps(each)) < MOST_BYTES
 

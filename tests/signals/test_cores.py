@@ -76,14 +76,14 @@ def test_what_was_not_measured_is_unknown(missing: Metric) -> None:
 
 def test_the_answer_and_the_screen_have_it() -> None:
     answer = as_json(diagnose(job()))
-    cores = answer["host"]["cores"]
+    cores = answer.host.cores
     assert cores is not None
-    assert cores["total"] == 4
-    assert sum(cores["runs"].values()) == pytest.approx(4)
-    assert cores["lines"][0]["function"] == "decode"
-    without = as_json(diagnose(window()))["host"]
-    assert without["cores"] is None
-    assert without["unknown"]["cores"]
+    assert cores.total == 4
+    assert sum(cores.runs.values()) == pytest.approx(4)
+    assert cores.lines[0].function == "decode"
+    without = as_json(diagnose(window())).host
+    assert without.cores is None
+    assert without.unknown["cores"]
     assert "Loading takes the cores" in screen(as_json(diagnose(job())))
 
 

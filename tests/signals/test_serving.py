@@ -293,9 +293,9 @@ def _is_quiet(job: Window) -> None:
     """Nothing is loud, nothing gets faster, and nobody hears of steps or batches."""
     found = diagnose(job)
     answer = as_json(found)
-    assert [f["severity"] for f in answer["findings"] if f["severity"] in {"high", "medium"}] == []
-    assert [f["speedup"] for f in answer["findings"] if f["speedup"] or f["lost_share"]] == []
-    assert answer["phases"] == []
+    assert [f.severity for f in answer.findings if f.severity in {"high", "medium"}] == []
+    assert [f.speedup for f in answer.findings if f.speedup or f.lost_share] == []
+    assert answer.phases == []
     said = screen(as_json(found), console=Console(width=200, highlight=False)).partition(
         "Not checked"
     )[0]
@@ -394,7 +394,7 @@ def test_a_plot_that_pauses_waits_for_no_signal(line: str, what: Awaited, tmp_pa
 def test_threads_that_were_not_sampled_are_not_made_up(tmp_path: Path) -> None:
     job = Program(FLASK.source, FLASK.main).window(tmp_path)
     assert job.host is None
-    assert "not sampled" in as_json(diagnose(job))["host"]["unknown"]["rows"]
+    assert "not sampled" in as_json(diagnose(job)).host.unknown["rows"]
     assert isinstance(judge("host_code", job), NotChecked)
     _is_quiet(job)
 

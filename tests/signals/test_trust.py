@@ -70,7 +70,7 @@ def test_no_finding_rests_on_idle_time_that_is_none() -> None:
     assert "eager_launch_bound" in [each.rule.id for each in believed.findings]
     doubted = diagnose(of(idle, gpu(engine=0.97, util=1.0), **more))
     assert [each.rule.id for each in doubted.findings] == []
-    assert as_json(doubted)["warnings"] == doubted.window.warnings != []
+    assert as_json(doubted).warnings == doubted.window.warnings != []
 
 
 def test_what_is_left_of_the_idle_time_keeps_its_causes() -> None:

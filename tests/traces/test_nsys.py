@@ -310,11 +310,11 @@ def test_a_job_of_jax_is_known_by_its_ranges(tmp_path: Path) -> None:
 def test_the_findings_are_those_of_the_same_story_as_kineto(tmp_path: Path) -> None:
     story, _ = training()
     both = [
-        as_json(diagnose(of_answer(answer, "trace")))["findings"]  # type: ignore[arg-type]
+        as_json(diagnose(of_answer(answer, "trace"))).findings  # type: ignore[arg-type]
         for answer in (of_export(story, tmp_path, 2024), of_kineto(story, tmp_path))
     ]
     assert both[0] == both[1]
-    assert "pageable_copies" in {finding["rule"] for finding in both[0]}
+    assert "pageable_copies" in {finding.rule for finding in both[0]}
 
 
 # ---------------------------------------------------------------------- graphs, overhead

@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
+
+from msgspec import Struct, field
 
 from whyidle.monitor.core.contracts.ranks import SeenRanksJson
 from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
 
 
-class EvidenceJson(TypedDict):
+class EvidenceJson(Struct, frozen=True, kw_only=True):
     """One measured number that supports a finding."""
 
     name: str
     value: float | str
     unit: str
     source: str
-    age_s: float | None
-    window_s: float | None
+    age_s: float | None = None
+    window_s: float | None = None
 
 
-class PlaceJson(TypedDict):
+class PlaceJson(Struct, frozen=True, kw_only=True):
     """A line of the user's code, and its share of the time."""
 
     file: str
     line: int
     function: str
-    share: float | None
+    share: float | None = None
 
 
-class CalledPlaceJson(PlaceJson):
+class CalledPlaceJson(PlaceJson, frozen=True, kw_only=True):
     """The same with the user's lines that called it, from the innermost out."""
 
     chain: list[PlaceJson]
 
 
-class FixJson(TypedDict):
+class FixJson(Struct, frozen=True, kw_only=True):
     """What to change."""
 
     text: str
     code: str
 
 
-class EnergyJson(TypedDict):
+class EnergyJson(Struct, frozen=True, kw_only=True):
     """What the lost time costs: energy, at most, where the GPU only waits."""
 
     watts_lost: float | None
@@ -52,7 +54,7 @@ class EnergyJson(TypedDict):
     unknown: Unknown
 
 
-class OverheadJson(TypedDict):
+class OverheadJson(Struct, frozen=True, kw_only=True):
     """What we cost the job and its machine ourselves."""
 
     # CPU time a second: of our agents in the job, and of the monitor beside it.
@@ -68,27 +70,22 @@ class OverheadJson(TypedDict):
     unknown: Unknown
 
 
-class BriefFindingJson(TypedDict):
-    """A finding without its evidence, for places with little room."""
+class FindingJson(Struct, frozen=True, kw_only=True):
+    """FINDING: one fault."""
 
     rule: str
     severity: str
     title: str
-    # The least and the most that the fix can gain.
-    lost_share: list[float] | None
-    speedup: list[float] | None
-    # The one factor within them that is told; ``None`` where there are none.
-    expected: float | None
-
-
-class FindingJson(BriefFindingJson):
-    """FINDING: one fault."""
-
     # "measured", "inferred" from samples, or "hinted" by facts that show no time.
     confidence: str
     slice: str | None
+    # The least and the most that the fix can gain.
+    lost_share: list[float] | None
     # What gets faster: a step, a sample; the job as a whole where no steps were seen.
     paced_by: Literal["steps", "samples", "time"]
+    speedup: list[float] | None
+    # The one factor within them that is told; ``None`` where there are none.
+    expected: float | None
     evidence: list[EvidenceJson]
     where: list[CalledPlaceJson]
     fixes: dict[str, FixJson]
@@ -98,33 +95,48 @@ class FindingJson(BriefFindingJson):
     energy: EnergyJson
 
 
-class NotCheckedJson(TypedDict):
+class BriefFindingJson(Struct, frozen=True, kw_only=True):
+    """A finding without its evidence, for places with little room."""
+
+    rule: str
+    severity: str
+    title: str
+    lost_share: list[float] | None
+    speedup: list[float] | None
+    expected: float | None
+
+
+class NotCheckedJson(Struct, frozen=True, kw_only=True):
     """A rule that could not judge, and what it would need."""
 
     rule: str
     needs: str
 
 
-class ComputeJson(TypedDict):
+class ComputeJson(Struct, frozen=True, kw_only=True):
     """How well the device works while it is busy."""
 
-    bound: str | None
-    tensor_core_share: list[float] | None
-    efficiency: float | None
-    efficiency_source: str | None
+    bound: Literal["memory", "compute", "neither"] | None = None
+    # Between these shares of the kernels' time, or as the counter says.
+    tensor_core_share: tuple[float, float] | None = None
+    # Of the chip's peak.
+    efficiency: float | None = None
+    efficiency_source: str | None = None
+    # In words, the most important first.
     said: list[str]
     unknown: Unknown
 
 
-HostRowJson = TypedDict(
-    # A part of the main thread's time: what it was doing, below which lines of the user's, from the
-    # innermost out.
-    "HostRowJson",
-    {"class": str, "share": float, "chain": list[PlaceJson]},
-)
+class HostRowJson(Struct, frozen=True, kw_only=True):
+    """A part of the main thread's time: what it was doing, and below which of the user's lines."""
+
+    doing: str = field(name="class")
+    share: float
+    # From the innermost out.
+    chain: list[PlaceJson]
 
 
-class CoresJson(TypedDict):
+class CoresJson(Struct, frozen=True, kw_only=True):
     """Who runs on the cores that the job may use; all of ``runs`` sum to ``total``."""
 
     total: float
@@ -134,7 +146,7 @@ class CoresJson(TypedDict):
     lines: list[PlaceJson]
 
 
-class ServingJson(TypedDict):
+class ServingJson(Struct, frozen=True, kw_only=True):
     """A main thread that waits for requests or orders: the rows are of the time at work alone."""
 
     waits: str
@@ -146,7 +158,7 @@ class ServingJson(TypedDict):
     trains: bool
 
 
-class HostJson(TypedDict):
+class HostJson(Struct, frozen=True, kw_only=True):
     """Where the main thread's time goes, and who has the cores; the shares of rows sum to one."""
 
     samples: int
@@ -156,7 +168,7 @@ class HostJson(TypedDict):
     unknown: Unknown
 
 
-class PhaseJson(TypedDict):
+class PhaseJson(Struct, frozen=True, kw_only=True):
     """The steps, or what a loop does besides, as "validation" and "checkpoint"; they sum to one."""
 
     name: str
@@ -165,7 +177,7 @@ class PhaseJson(TypedDict):
     where: list[PlaceJson]
 
 
-class VerdictJson(TypedDict):
+class VerdictJson(Struct, frozen=True, kw_only=True):
     """The largest part of the time that is no useful work, whether a cure is known or not."""
 
     text: str
@@ -173,15 +185,15 @@ class VerdictJson(TypedDict):
     share: float | None
     # The user's lines of it, the largest first.
     where: list[PlaceJson]
-    fix: FixJson | None
+    fix: FixJson | None = None
     # The rule of the finding that it is about; ``None``: no finding is.
-    rule: str | None
+    rule: str | None = None
 
 
-class DiagnosisJson(TypedDict):
+class DiagnosisJson(Struct, frozen=True, kw_only=True):
     """The answer of ``monitor diagnose --json``."""
 
-    schema: int
+    schema: int = 1
     target: str
     verdict: VerdictJson
     budget: BudgetJson | None
@@ -204,11 +216,4 @@ class DiagnosisJson(TypedDict):
 
 def brief(finding: FindingJson) -> BriefFindingJson:
     """Return a finding without its evidence."""
-    return {
-        "rule": finding["rule"],
-        "severity": finding["severity"],
-        "title": finding["title"],
-        "lost_share": finding["lost_share"],
-        "speedup": finding["speedup"],
-        "expected": finding["expected"],
-    }
+    return BriefFindingJson(**{x: getattr(finding, x) for x in BriefFindingJson.__struct_fields__})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from msgspec import Struct
 
 
-class SeenRankJson(TypedDict):
+class SeenRankJson(Struct, frozen=True, kw_only=True):
     """One rank among the others; what is a range has its least and its most."""
 
     rank: int | None
@@ -21,7 +21,7 @@ class SeenRankJson(TypedDict):
     steps: int | None
 
 
-class SeenRanksJson(TypedDict):
+class SeenRanksJson(Struct, frozen=True, kw_only=True):
     """All ranks that were seen, and the one that the others wait for."""
 
     each: list[SeenRankJson]

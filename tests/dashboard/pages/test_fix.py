@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from streamlit.testing.v1 import AppTest
 
 from tests.dashboard import stores
@@ -56,13 +57,13 @@ def test_the_page_has_the_findings_of_the_answer_in_their_order(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = as_json(diagnosed("combined/copies_and_gc/before_torch"))
-    assert len(answer["findings"]) > 1
+    assert len(answer.findings) > 1
     monkeypatch.setattr(job, "diagnosis", lambda *_: answer)
     fix._diagnosed.clear()
     said = text(drawn("fix", store, "before"))
     fix._diagnosed.clear()
     shown = re.findall(r'<b>[^<]*</b> <a class="w-sub w-mono" href="[^"]*finding=(\w+)"', said)
-    assert shown == [each["rule"] for each in answer["findings"]]
+    assert shown == [each.rule for each in answer.findings]
 
 
 def test_what_was_not_checked_says_what_it_needs(store: Path) -> None:
@@ -118,7 +119,8 @@ def test_names_from_a_job_are_no_markup(tmp_path: Path) -> None:
 
 
 def test_what_comes_back_is_given_as_a_least_and_a_most() -> None:
-    cost = _finding_card._cost({"lost_share": [0.463, 0.561], "severity": "high"})
+    (first, *_) = as_json(diagnosed("input_starved/before_torch")).findings
+    cost = _finding_card._cost(structs.replace(first, lost_share=[0.463, 0.561]))
     assert "at least 46% of the time comes back, at most 56%<" in cost
-    cost = _finding_card._cost({"lost_share": [0.2, 0.2], "severity": "high"})
+    cost = _finding_card._cost(structs.replace(first, lost_share=[0.2, 0.2]))
     assert "at least 20% of the time comes back<" in cost

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.dashboard import stores
 from tests.dashboard.apps import app
@@ -17,9 +18,12 @@ from whyidle.dashboard.pages import _now_parts, now
 from whyidle.dashboard.views.job import ONLY_A_TRACE
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
+from whyidle.monitor.core.contracts.ranks import SeenRankJson, SeenRanksJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render import numbers
+from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Reader
 
 
@@ -212,19 +216,19 @@ def test_where_no_counter_says_how_busy_the_device_is_nothing_is_said_of_computi
 
 
 def test_of_many_ranks_the_latest_are_shown_and_who_comes_last() -> None:
-    def rank(number: int, late: float) -> dict[str, Any]:
-        return {
-            "rank": number, "pid": 7 + number, "host": None, "last": 0.0, "late": [late, late],
-            "waits": [0.0, 0.0], "host_shares": {"waits": 0.4 - late}, "steps": 10,
-        }  # fmt: skip
+    def rank(number: int, late: float) -> SeenRankJson:
+        return SeenRankJson(
+            rank=number, pid=7 + number, host=None, last=0.0, late=[late, late],
+            waits=[0.0, 0.0], host_shares={"waits": 0.4 - late}, steps=10,
+        )  # fmt: skip
 
     each = [rank(number, 0.3 if number == 9 else 0.0) for number in range(12)]
-    known = {
-        "each": each, "world_size": 12, "straggler": each[9], "alike": [], "kinds": {},
-        "chance": 0.001, "reason": "",
-    }  # fmt: skip
-    drawn = _now_parts.ranks({"ranks": known})  # type: ignore[typeddict-item]
+    known = SeenRanksJson(
+        each=each, world_size=12, straggler=each[9], alike=[], kinds={}, chance=0.001, reason=""
+    )
+    answer = as_json(diagnose(Window("run 7", "run")))
+    drawn = _now_parts.ranks(structs.replace(answer, ranks=known))
     assert "4 more wait alike" in drawn
     assert drawn.count("comes last") == 1
     assert "<td>rank 9</td>" in drawn
-    assert _now_parts.ranks({"ranks": None}) == ""  # type: ignore[typeddict-item]
+    assert _now_parts.ranks(structs.replace(answer, ranks=None)) == ""

@@ -83,13 +83,14 @@ def test_pairs_are_no_news_of_the_run(store: Path) -> None:
 def _page(rule: str, store: str) -> None:
     # It runs as a script of its own.
     from pathlib import Path as Place  # noqa: PLC0415
+    from types import SimpleNamespace  # noqa: PLC0415
 
     from whyidle.dashboard.pages import _try_it  # noqa: PLC0415
     from whyidle.monitor.store import Reader as Reads  # noqa: PLC0415
 
     with Reads.open(Place(store)) as reader:
         run = reader.find("job")
-    finding: Any = {"rule": rule}
+    finding: Any = SimpleNamespace(rule=rule)
     _try_it.offer(finding, run)
 
 

@@ -118,7 +118,7 @@ def fixed(before_ms: float, after_ms: float) -> Compared:
 
 def predicted() -> tuple[float, float]:
     answer = as_json(diagnose(window_of("input_starved/before_torch")))
-    low, high = next(f["speedup"] for f in answer["findings"] if f["rule"] == "input_starved")
+    low, high = next(f.speedup for f in answer.findings if f.rule == "input_starved")
     return low, high
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.rules.windows import recorded
 from whyidle.dashboard.views import findings
 from whyidle.monitor import rules
+from whyidle.monitor.core.contracts.diagnosis import ComputeJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
@@ -46,12 +50,12 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
     page = page_of(window)
     terminal = flat(screen(as_json(diagnose(window))))
     said = [page.verdict, *findings.caveats(page.answer), *findings.while_it_computes(page.answer)]
-    for each in page.answer["findings"]:
-        said += [each["title"], *each["documents"], *each["also_seen"]]
+    for each in page.answer.findings:
+        said += [each.title, *each.documents, *each.also_seen]
         words = finding_text.of(each)
         said += [f"{e.name}: {e.value} ({e.aged})" for e in words.evidence]
         said += [f"{r.framework}: {r.text}" for r in words.remedies]
-        said += [place.words for place in page.places[each["rule"]]]
+        said += [place.words for place in page.places[each.rule]]
         said += [gain] if (gain := words.gain) else []
     assert [text for text in said if flat(text) not in terminal] == []
 
@@ -60,9 +64,9 @@ def test_what_was_not_checked_stands_together_by_what_it_needs() -> None:
     page = page_of(Window("run 7", "run"))
     needs = findings.not_checked(page.answer, run())
     assert sorted(name for names in needs.values() for name in names) == sorted(
-        each["rule"] for each in page.answer["not_checked"]
+        each.rule for each in page.answer.not_checked
     )
-    assert len(needs) < len(page.answer["not_checked"])
+    assert len(needs) < len(page.answer.not_checked)
 
 
 def test_the_command_for_what_is_missing_names_the_running_job_itself(
@@ -78,19 +82,20 @@ def test_the_command_for_what_is_missing_names_the_running_job_itself(
 
 
 def test_how_a_gpu_works_while_it_works_is_shown_with_what_is_not_known_of_it() -> None:
-    works = {
-        "said": ["Small kernels."], "efficiency": 0.31, "efficiency_source": "tensor activity",
-        "unknown": {"a": "no counter tells", "b": "no counter tells"},
-    }  # fmt: skip
-    assert findings.while_it_computes({"compute": works}) == [
+    works = ComputeJson(
+        said=["Small kernels."], efficiency=0.31, efficiency_source="tensor activity",
+        unknown={"a": "no counter tells", "b": "no counter tells"},
+    )  # fmt: skip
+    answer = as_json(diagnose(Window("run 7", "run")))
+    assert findings.while_it_computes(replace(answer, compute=works)) == [
         "Small kernels.",
         "31% of the chip's peak is used (tensor activity).",
         "not known: no counter tells",
     ]
-    assert findings.while_it_computes({"compute": None}) == []
+    assert findings.while_it_computes(replace(answer, compute=None)) == []
     # Of a CPU nobody misses counters.
-    names = {"said": ["sort 78%."], "efficiency": None, "unknown": {"bound": NO_PIPES}}
-    assert findings.while_it_computes({"compute": names}) == ["sort 78%."]
+    names = ComputeJson(said=["sort 78%."], unknown={"bound": NO_PIPES})
+    assert findings.while_it_computes(replace(answer, compute=names)) == ["sort 78%."]
 
 
 def test_every_document_that_a_rule_cites_has_its_name() -> None:
@@ -99,7 +104,8 @@ def test_every_document_that_a_rule_cites_has_its_name() -> None:
     assert unnamed == {"beyond the documents"}
     catalogue = (ROOT / "docs" / "catalogue.md").read_text("utf-8")
     assert [name for name in DOCUMENTS.values() if name not in catalogue] == []
-    assert findings.documents({"documents": ["D2 §4"]}) == [("D2 §4", DOCUMENTS["D2"])]
+    first = page_of(recorded("input_starved/before_torch")).answer.findings[0]
+    assert findings.documents(replace(first, documents=["D2 §4"])) == [("D2 §4", DOCUMENTS["D2"])]
 
 
 def test_the_page_of_a_rule_says_why_it_costs_and_when_it_is_wrong() -> None:
@@ -139,14 +145,14 @@ def test_the_code_of_a_recorded_line_is_read_where_it_lies() -> None:
     assert "time.sleep(READ_SECONDS)" in place.code.lines[place.code.line - place.code.first]
 
 
-def finding(rule: str, lost: list[float] | None = None, **more: object) -> findings.Told:
+def finding(rule: str, lost: list[float] | None = None, **more: object) -> Any:
     expected = lost and 1 / (1 - sum(lost) / 2)
     timed = {"lost_share": lost, "speedup": lost and [1.1, 1.2], "expected": expected}
-    return {"rule": rule, **timed, **more}
+    return SimpleNamespace(rule=rule, **timed, **more)
 
 
-def said_of(some: list[findings.Told], rule: str | None) -> findings.Told:
-    return {"findings": some, "verdict": {"text": "It waits.", "rule": rule}}
+def said_of(some: list[Any], rule: str | None = None) -> Any:
+    return SimpleNamespace(findings=some, verdict=SimpleNamespace(text="It waits.", rule=rule))
 
 
 def test_what_the_verdict_is_about_is_said_first() -> None:
@@ -168,13 +174,13 @@ def test_the_dearest_finding_is_said_first_and_risks_stand_beside_it() -> None:
 def test_where_nothing_costs_time_the_first_of_the_list_is_said() -> None:
     result = findings.lead(said_of([finding("error"), finding("memory")], None))
     assert result is not None
-    assert (result.first["rule"], list(result.beside), result.more) == ("error", [], 1)
+    assert (result.first.rule, list(result.beside), result.more) == ("error", [], 1)
     assert findings.lead(said_of([], None)) is None
 
 
 def test_the_finding_about_a_part_of_the_time_is_one_that_names_lines() -> None:
     bare = finding("a", slice="idle_compile", where=[])
     named = finding("b", slice="idle_compile", where=[{"file": "x.py"}])
-    answer = {"findings": [finding("c", slice="idle_input", where=[{}]), bare, named]}
+    answer = said_of([finding("c", slice="idle_input", where=[{}]), bare, named])
     assert findings.of_slice(answer, Slice.IDLE_COMPILE) is named
     assert findings.of_slice(answer, Slice.IDLE_GC) is None

@@ -11,6 +11,7 @@ import pytest
 from whyidle.dashboard import settings
 from whyidle.dashboard.views import source
 from whyidle.dashboard.views.source import Code
+from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.store import Run
 
 PROGRAM = "\n".join(
@@ -37,7 +38,7 @@ def run(**more: object) -> Run:
 
 
 def around(file: object, line: int, function: str = "train", of: Run | None = None) -> Code | str:
-    return source.around({"file": str(file), "line": line, "function": function}, of or run())
+    return source.around(PlaceJson(file=str(file), line=line, function=function), of or run())
 
 
 def shown(file: object, line: int, function: str = "train", of: Run | None = None) -> Code:
