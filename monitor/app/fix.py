@@ -54,11 +54,11 @@ def run(
             from whyidle.monitor.app.verify import Asked, verified  # noqa: PLC0415
 
             asked = Asked(verify, check, turns, seconds, tolerance)
-            answer["verified"] = verified(found, asked)
+            answer = replace(answer, verified=verified(found, asked))
         if apply_to is not None:
-            answer["written"] += changed.copied(found, apply_to)
+            answer.written.extend(changed.copied(found, apply_to))
         if write:
-            answer["written"] += changed.written(found)
+            answer.written.extend(changed.written(found))
     click.echo(jsonl.line(answer) if as_json else patches.screen(answer))
 
 
@@ -99,13 +99,11 @@ def fixed(
     count = len(os.sched_getaffinity(0)) if cores is None else int(cores.value)
     found = fixes.fix(answer, fixes.by_rule(), count, allow_numerics=allow_numerics)
     here = Path.cwd()
-    said: FixJson = {
-        "target": window.target,
-        "patches": [_patch(finding, patch, here) for finding, patch in found.patches],
-        "refused": [_refused(finding, why, shown) for finding, why in found.refused],
-        "written": [],
-        "verified": None,
-    }  # fmt: skip
+    said = FixJson(
+        target=window.target,
+        patches=[_patch(finding, patch, here) for finding, patch in found.patches],
+        refused=[_refused(finding, why, shown) for finding, why in found.refused],
+    )
     return found, said
 
 
@@ -119,16 +117,16 @@ def _check_rule(answer: DiagnosisJson, rule: str) -> None:
 def _patch(finding: FindingJson, patch: Patch, here: Path) -> PatchJson:
     from whyidle.monitor import fixes  # noqa: PLC0415  LibCST takes time
 
-    return {
-        "rule": finding.rule,
-        "codemod": patch.codemod,
-        "title": patch.title,
-        "file": patch.file,
-        "diff": fixes.diff(patch, here),
-        "notes": list(patch.notes),
-        "speedup": finding.speedup,
-        "expected": finding.expected,
-    }
+    return PatchJson(
+        rule=finding.rule,
+        codemod=patch.codemod,
+        title=patch.title,
+        file=patch.file,
+        diff=fixes.diff(patch, here),
+        notes=list(patch.notes),
+        speedup=finding.speedup,
+        expected=finding.expected,
+    )
 
 
 def _refused(finding: FindingJson, why: list[Refusal], shown: Callable[[str], str]) -> RefusedJson:
@@ -139,4 +137,4 @@ def _refused(finding: FindingJson, why: list[Refusal], shown: Callable[[str], st
         where = ":".join([*file, *line])
         reasons.append(f"{where}: {each.why}" if file else each.why)
     advice = {name: fix.text for name, fix in finding.fixes.items()}
-    return {"rule": finding.rule, "why": list(dict.fromkeys(reasons)), "advice": advice}
+    return RefusedJson(rule=finding.rule, why=list(dict.fromkeys(reasons)), advice=advice)

@@ -59,21 +59,21 @@ def verified(found: Fixed, asked: Asked) -> VerifiedJson:
     measured = turns.measured
     why = [x for x in (NO_STEPS if measured is None else None, same.why) if x]
     told = promised([finding for finding, _ in found.patches])
-    return {
-        "command": words,
-        "turns": asked.turns,
-        "step_ms": [turns.step_ms("a"), turns.step_ms("b")],
-        "predicted": None if told is None else [round(x, 3) for x in told],
-        "measured": [None] * 3 if measured is None else [
+    return VerifiedJson(
+        command=words,
+        turns=asked.turns,
+        step_ms=[turns.step_ms("a"), turns.step_ms("b")],
+        predicted=None if told is None else [round(x, 3) for x in told],
+        measured=[None] * 3 if measured is None else [
             None if x is None else round(x, 3) for x in measured.ends
         ],
-        "verdict": turns.verdict,
-        "results": same.equal,
-        "compared": same.compared,
-        "largest_difference": same.difference,
-        "tolerance": asked.tolerance,
-        "why": why,
-    }  # fmt: skip
+        verdict=turns.verdict,
+        results=same.equal,
+        compared=same.compared,
+        largest_difference=same.difference,
+        tolerance=asked.tolerance,
+        why=why,
+    )  # fmt: skip
 
 
 def _words(command: str) -> list[str]:

@@ -43,8 +43,8 @@ NEVER_SAMPLED = "no main thread was sampled"
 
 def line(value: Mapping[str, object] | msgspec.Struct) -> str:
     """Return one line of JSON; text that is not UTF-8 was escaped when it was read."""
-    whole = value if isinstance(value, msgspec.Struct) else {"schema": SCHEMA, **value}
-    return msgspec.json.encode(whole).decode()
+    whole = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
+    return msgspec.json.encode({"schema": SCHEMA, **whole}).decode()
 
 
 def reading(scope: Scope, values: Reading) -> JsonObject:

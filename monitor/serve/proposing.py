@@ -61,23 +61,23 @@ def propose_patch(
     more: list[str] = []
     refused = [
         {
-            "rule": each["rule"],
-            "why": [brief.text(why) for why in each["why"]],
-            "advice": {name: brief.text(text) for name, text in each["advice"].items()},
+            "rule": each.rule,
+            "why": [brief.text(why) for why in each.why],
+            "advice": {name: brief.text(text) for name, text in each.advice.items()},
         }
-        for each in answer["refused"]
+        for each in answer.refused
     ]
-    for (_, patch), said in zip(found.patches, answer["patches"], strict=True):
+    for (_, patch), said in zip(found.patches, answer.patches, strict=True):
         diff = _diff(patch, run.user, repository)
         if diff is None:
-            why = f"{NOT_SHOWN} `monitor fix {run.id} {said['rule']}`"
-            refused.append({"rule": said["rule"], "why": [why], "advice": {}})
+            why = f"{NOT_SHOWN} `monitor fix {run.id} {said.rule}`"
+            refused.append({"rule": said.rule, "why": [why], "advice": {}})
             # Those after it may build on it.
-            more += [each["rule"] for each in answer["patches"][len(patches) + 1 :]]
+            more += [each.rule for each in answer.patches[len(patches) + 1 :]]
             break
         left -= len(diff)
         if left < 0:
-            more += [each["rule"] for each in answer["patches"][len(patches) :]]
+            more += [each.rule for each in answer.patches[len(patches) :]]
             break
         patches.append(_patch(said, diff, repository))
     nothing = None if patches or refused else "nothing was found that is worth a change"
@@ -92,13 +92,13 @@ def propose_patch(
 
 def _patch(said: PatchJson, diff: str, repository: Repository) -> JsonObject:
     return {
-        "rule": said["rule"],
-        "title": brief.text(said["title"]),
-        "file": brief.text(repository.shown(said["file"])),
-        "folder": brief.text(f"{_folder(said['file'], repository)}/"),
+        "rule": said.rule,
+        "title": brief.text(said.title),
+        "file": brief.text(repository.shown(said.file)),
+        "folder": brief.text(f"{_folder(said.file, repository)}/"),
         "diff": diff,
-        "notes": [brief.text(note) for note in said["notes"]],
-        "speedup": said["speedup"],
+        "notes": [brief.text(note) for note in said.notes],
+        "speedup": said.speedup,
     }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from msgspec import Struct
 
 
-class PatchJson(TypedDict):
+class PatchJson(Struct, frozen=True, kw_only=True):
     """A change of one file that mends a finding."""
 
     rule: str
@@ -20,7 +20,7 @@ class PatchJson(TypedDict):
     expected: float | None
 
 
-class RefusedJson(TypedDict):
+class RefusedJson(Struct, frozen=True, kw_only=True):
     """A finding without a patch: each reason, and the advice instead."""
 
     rule: str
@@ -28,7 +28,7 @@ class RefusedJson(TypedDict):
     advice: dict[str, str]
 
 
-class VerifiedJson(TypedDict):
+class VerifiedJson(Struct, frozen=True, kw_only=True):
     """The original and the changed program, run in turns."""
 
     command: list[str]
@@ -46,11 +46,11 @@ class VerifiedJson(TypedDict):
     why: list[str]
 
 
-class FixJson(TypedDict):
+class FixJson(Struct, frozen=True, kw_only=True):
     """All of it."""
 
     target: str
     patches: list[PatchJson]
     refused: list[RefusedJson]
-    written: list[str]
-    verified: VerifiedJson | None
+    written: list[str] = []
+    verified: VerifiedJson | None = None
