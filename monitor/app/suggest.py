@@ -40,12 +40,12 @@ def suggest_for(pid: str, *, as_json: bool) -> None:
         gain = each.found.gain
         if knobs:
             some.append(
-                {
-                    "rule": each.rule.id,
-                    "title": each.found.title or each.rule.title,
-                    "gain": None if gain is None else [gain.low, gain.high],
-                    "knobs": [_json(knob) for knob in knobs],
-                }
+                SuggestedJson(
+                    rule=each.rule.id,
+                    title=each.found.title or each.rule.title,
+                    gain=None if gain is None else [gain.low, gain.high],
+                    knobs=[_json(knob) for knob in knobs],
+                )
             )
     if as_json:
         click.echo(json_line({"schema": SCHEMA, "pid": target.pid, "suggested": some}))
@@ -54,17 +54,17 @@ def suggest_for(pid: str, *, as_json: bool) -> None:
 
 
 def _json(knob: Knob) -> KnobJson:
-    return {
-        "knob": knob.name,
-        "does": knob.does,
-        "takes": knob.takes,
-        "default": knob.default or None,
-        "needs": knob.needs,
-        "risk": knob.risk,
-        "undone": knob.undone,
-        "numerics": knob.numerics,
-        "rules": list(knob.rules),
-    }
+    return KnobJson(
+        knob=knob.name,
+        does=knob.does,
+        takes=knob.takes,
+        default=knob.default or None,
+        needs=knob.needs,
+        risk=knob.risk,
+        undone=knob.undone,
+        numerics=knob.numerics,
+        rules=list(knob.rules),
+    )
 
 
 def target_of(pid: str) -> Target:

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from whyidle.monitor.app.choose import worker_of
 from whyidle.monitor.app.entering import entered
@@ -62,7 +63,7 @@ def run(
         )
     found = _try(pid, *named(knob), seconds, keep=keep, numerics=numerics)
     click.echo(json_line(found) if as_json else "\n".join(render.lines(found)))
-    if found["stopped"] == YOU:
+    if found.stopped == YOU:
         raise SystemExit(Exit.INTERRUPTED)
 
 
@@ -92,7 +93,8 @@ def _try(
             found = trial.run(keep=keep)
             answer = _answer(trial, audit.run, value, found)
             text = next(render.lines(answer))
-            audit.note(answer["state"], text, old=switch.old, value=value, ratio=answer["ratio"])
+            ratio = to_builtins(answer.ratio)
+            audit.note(answer.state, text, old=switch.old, value=value, ratio=ratio)
             return answer
 
 
@@ -115,7 +117,7 @@ def _paired(audit: Audit) -> Callable[[Plan, Measured, Estimate | None], None]:
         without, with_it = found.pairs_s[-1]
         audit.pair(
             f"{len(found.pairs_s)} of at most {plan.pairs} pairs",
-            most=plan.pairs, without_s=without, with_s=with_it, ratio=_ratio(estimate),
+            most=plan.pairs, without_s=without, with_s=with_it, ratio=to_builtins(_ratio(estimate)),
         )  # fmt: skip
 
     return told
@@ -124,7 +126,7 @@ def _paired(audit: Audit) -> Callable[[Plan, Measured, Estimate | None], None]:
 def _ratio(estimate: Estimate | None) -> RatioJson | None:
     if estimate is None:
         return None
-    return {"low": estimate.low, "middle": estimate.middle, "high": estimate.high}
+    return RatioJson(low=estimate.low, middle=estimate.middle, high=estimate.high)
 
 
 @contextmanager
@@ -168,28 +170,28 @@ def _command(target: Target) -> str | None:
 
 def _answer(trial: Trial, run: int, value: Any, found: Outcome) -> TryJson:
     estimate, plan, measured = found.estimate, found.plan, found.measured
-    return {
-        "schema": SCHEMA,
-        "pid": trial.line.link.key.pid,
-        "run": run,
-        "knob": trial.knob.name,
-        "value": value,
-        "old": trial.switch.old,
-        "ratio": _ratio(estimate),
-        "verdict": "not certain" if estimate is None else estimate.verdict,  # type: ignore[typeddict-item]
-        "step_s_without": measured.step_s[0],
-        "step_s_with": measured.step_s[1],
-        "pairs": len(measured.ratios),
-        "most_pairs": plan.pairs,
-        "block_s": plan.block_s,
-        "settle_s": plan.settle_s,
-        "seed": plan.seed,
-        "steps": measured.steps,
-        "phases": measured.phases,
-        "seconds": found.seconds,
-        "stopped": found.stopped,
-        "state": "kept" if found.is_kept else "left" if found.is_left else "back",
-    }
+    return TryJson(
+        schema=SCHEMA,
+        pid=trial.line.link.key.pid,
+        run=run,
+        knob=trial.knob.name,
+        value=value,
+        old=trial.switch.old,
+        ratio=_ratio(estimate),
+        verdict="not certain" if estimate is None else estimate.verdict,
+        step_s_without=measured.step_s[0],
+        step_s_with=measured.step_s[1],
+        pairs=len(measured.ratios),
+        most_pairs=plan.pairs,
+        block_s=plan.block_s,
+        settle_s=plan.settle_s,
+        seed=plan.seed,
+        steps=measured.steps,
+        phases=measured.phases,
+        seconds=found.seconds,
+        stopped=found.stopped,
+        state="kept" if found.is_kept else "left" if found.is_left else "back",
+    )
 
 
 _told = [0.0]

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import Annotated, Final
 
+from msgspec import convert
 from pydantic import Field
 
 from whyidle.monitor.app import background
 from whyidle.monitor.control import client
+from whyidle.monitor.core.contracts.trying import SuggestedJson, TryJson
 from whyidle.monitor.core.defaults import WATCH_SECONDS
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.paths import database
@@ -26,9 +28,6 @@ from whyidle.monitor.serve.reading import Answer
 from whyidle.monitor.store import Reader, Run, check_label
 from whyidle.monitor.tracing.policy import SHARE
 from whyidle.monitor.trying.knobs import named
-
-if TYPE_CHECKING:
-    from whyidle.monitor.core.contracts.trying import TryJson
 
 # By then a recording has looked for findings twice.
 LOOK_AFTER_S: Final = 20
@@ -105,13 +104,16 @@ def try_knob(
     if knob is None:
         words = ["try", str(target.pid), "--suggest", "--json"]
         found, _ = _asked_of(words, WATCH_SECONDS + SLACK_S)
-        return {"pid": target.pid, "suggested": brief.suggested(found["suggested"])}
+        return {
+            "pid": target.pid,
+            "suggested": brief.suggested(convert(found["suggested"], list[SuggestedJson])),
+        }
     # What is no knob could be an option of the command.
     named(knob)
     words = ["try", str(target.pid), knob, "--for", str(seconds), "--json"]
     more = ["--allow-numerics"] if allow_numerics else []
     found, _ = _asked_of([*words, *more], seconds + SLACK_S)
-    return brief.tried(cast("TryJson", found))
+    return brief.tried(convert(found, TryJson))
 
 
 # A tool that changes or tries something is one function more in here.

@@ -9,6 +9,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from whyidle.monitor.core.contracts.comparison import ComparisonJson, FaultJson
 from whyidle.monitor.core.contracts.diagnosis import (
     CalledPlaceJson,
@@ -232,34 +235,32 @@ def comparison(found: ComparisonJson) -> JsonObject:
 
 def tried(found: TryJson) -> JsonObject:
     """Return what a change in a running job gave, and that it was taken back."""
-    ratio = found["ratio"]
-    is_open = ratio is None or found["verdict"] == "not certain"
+    ratio = found.ratio
+    is_open = ratio is None or found.verdict == "not certain"
     why = "it may be chance" if ratio is not None else "too few steps were measured"
     return {
         "says": text(next(trying.lines(found))),
-        "abstained": None if not is_open else text(found["stopped"] or why),
-        "pid": found["pid"],
-        "run": found["run"],
-        "knob": text(found["knob"]),
-        "old": _plain(found["old"]),
-        "value": _plain(found["value"]),
-        "verdict": found["verdict"],
-        "ratio_low_middle_high": None
-        if ratio is None
-        else [ratio["low"], ratio["middle"], ratio["high"]],
-        "step_ms_without": _ms(found["step_s_without"]),
-        "step_ms_with": _ms(found["step_s_with"]),
-        "pairs": found["pairs"],
-        "steps": found["steps"],
-        "seconds": round(found["seconds"], 1),
-        "stopped": None if found["stopped"] is None else text(found["stopped"]),
-        "state": found["state"],
+        "abstained": None if not is_open else text(found.stopped or why),
+        "pid": found.pid,
+        "run": found.run,
+        "knob": text(found.knob),
+        "old": _plain(found.old),
+        "value": _plain(found.value),
+        "verdict": found.verdict,
+        "ratio_low_middle_high": None if ratio is None else [ratio.low, ratio.middle, ratio.high],
+        "step_ms_without": _ms(found.step_s_without),
+        "step_ms_with": _ms(found.step_s_with),
+        "pairs": found.pairs,
+        "steps": found.steps,
+        "seconds": round(found.seconds, 1),
+        "stopped": None if found.stopped is None else text(found.stopped),
+        "state": found.state,
     }
 
 
 def suggested(found: list[SuggestedJson]) -> list[JsonObject]:
     """Return what can be tried for each finding."""
-    return [{**each, "title": text(each["title"])} for each in found[:MOST_FINDINGS]]
+    return [to_builtins(replace(x, title=text(x.title))) for x in found[:MOST_FINDINGS]]
 
 
 def _plain(value: object) -> object:

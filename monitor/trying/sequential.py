@@ -13,7 +13,10 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from whyidle.monitor.core.contracts.trying import TryVerdict
 
 ALPHA: Final = 0.05
 # When it is looked, as parts of all pairs; and with how many pairs at the least.
@@ -36,7 +39,7 @@ class Estimate:
     pairs: int
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> TryVerdict:
         """What is certain."""
         if self.low > 1:
             return "faster"

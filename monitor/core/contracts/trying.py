@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
+
+from msgspec import Struct
+
+TryVerdict = Literal["faster", "slower", "no difference", "not certain"]
 
 
-class RatioJson(TypedDict):
+class RatioJson(Struct, frozen=True, kw_only=True):
     """How many times faster, with its ends; above 1 the change helps."""
 
     low: float
@@ -13,7 +17,7 @@ class RatioJson(TypedDict):
     high: float
 
 
-class TryJson(TypedDict):
+class TryJson(Struct, frozen=True, kw_only=True):
     """One try."""
 
     schema: int
@@ -24,7 +28,7 @@ class TryJson(TypedDict):
     old: Any
     # ``None``: too little was measured to say.
     ratio: RatioJson | None
-    verdict: Literal["faster", "slower", "no difference", "not certain"]
+    verdict: TryVerdict
     step_s_without: float | None
     step_s_with: float | None
     pairs: int
@@ -41,7 +45,7 @@ class TryJson(TypedDict):
     state: Literal["back", "kept", "left"]
 
 
-class KnobJson(TypedDict):
+class KnobJson(Struct, frozen=True, kw_only=True):
     """One knob, as ``--list`` and ``--suggest`` show it."""
 
     knob: str
@@ -55,7 +59,7 @@ class KnobJson(TypedDict):
     rules: list[str]
 
 
-class SuggestedJson(TypedDict):
+class SuggestedJson(Struct, frozen=True, kw_only=True):
     """A finding, and what can be tried for it."""
 
     rule: str
