@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from whyidle.dashboard import markup, theme
 from whyidle.dashboard.markup import Markup, safe
 from whyidle.dashboard.views import fleet
@@ -20,20 +22,20 @@ _COLOURS: Final = {part.removeprefix("idle_"): theme.CAUSES[part] for part in Sl
 
 def jobs(found: FleetJson, reader: Reader | None) -> str:
     """Return the jobs that lost the most, with the way to each."""
-    rows = found["lost"].get("job", [])
+    rows = found.lost.get("job", [])
     title = markup.title(
         "Jobs that lost the most", "GPU-hours in which their GPUs waited, by cause"
     )
     if not rows:
         return title + _no_rows(found, "job", "Jobs")
-    most = rows[0]["gpu_hours"]
+    most = rows[0].gpu_hours
     cells = [
         (
-            words.hours(row["gpu_hours"]), words.share(row["share"]), _bar(row, most),
-            words.cause_words(next(iter(row.get("causes") or ()), numbers.DASH)),
-            row["labels"].get("user", ""), row["labels"].get("team", ""),
-            row.get("framework") or "", _host(row["labels"].get("instance", "")),
-            words.job(row["labels"]), _way(row, reader),
+            words.hours(row.gpu_hours), words.share(row.share), _bar(row, most),
+            words.cause_words(next(iter(row.causes or ()), numbers.DASH)),
+            row.labels.get("user", ""), row.labels.get("team", ""),
+            row.framework or "", _host(row.labels.get("instance", "")),
+            words.job(row.labels), _way(row, reader),
         )
         for row in rows
     ]  # fmt: skip
@@ -44,15 +46,15 @@ def jobs(found: FleetJson, reader: Reader | None) -> str:
 
 def lost(found: FleetJson, dimension: Dimension, name: str) -> str:
     """Return who of one kind lost the most."""
-    rows = found["lost"].get(dimension, [])
+    rows = found.lost.get(dimension, [])
     if words.is_of_nobody(rows, dimension):
         return ""
     title = markup.title(name)
     if not rows:
         return title + _no_rows(found, dimension, name)
-    most = rows[0]["gpu_hours"]
+    most = rows[0].gpu_hours
     cells = [
-        (words.name(row, dimension), words.hours(row["gpu_hours"]), words.share(row["share"]),
+        (words.name(row, dimension), words.hours(row.gpu_hours), words.share(row.share),
          _bar(row, most, dimension))
         for row in rows
     ]  # fmt: skip
@@ -62,15 +64,15 @@ def lost(found: FleetJson, dimension: Dimension, name: str) -> str:
 
 def hosts(found: FleetJson) -> str:
     """Return the hosts whose jobs lost the most, with the way to each."""
-    rows = found["lost"].get("host", [])
+    rows = found.lost.get("host", [])
     title = markup.title("By host", "energy and money: of GPUs that were held and idle")
     if not rows:
         return title + _no_rows(found, "host", "By host")
     cells = [
-        (_host(row["labels"].get("instance", "")),
-         words.hours(row["gpu_hours"]), words.share(row["share"]),
-         numbers.DASH if row.get("kwh") is None else words.hours(row["kwh"]),
-         words.spent(None, row.get("money") or {}) or numbers.DASH)
+        (_host(row.labels.get("instance", "")),
+         words.hours(row.gpu_hours), words.share(row.share),
+         words.hours(None if row.kwh is UNSET else row.kwh),
+         words.spent(None, row.money or {}) or numbers.DASH)
         for row in rows
     ]  # fmt: skip
     head = ("host", "GPU-hours lost", "of its jobs' time", "kWh", "money")
@@ -80,12 +82,12 @@ def hosts(found: FleetJson) -> str:
 def held_idle(found: FleetJson) -> str:
     """Return the jobs whose GPUs have done nothing for half an hour."""
     title = markup.title("Held and idle", "by jobs that have run nothing on them for half an hour")
-    rows = found["held_idle"]
+    rows = found.held_idle
     if not rows:
         return title + _none(found, "held_idle", "Held and idle", "no job of that kind")
     cells = [
-        (str(row["gpus"]), row["labels"].get("user", ""), _host(row["labels"].get("instance", "")),
-         words.job(row["labels"]))
+        (str(row.gpus), row.labels.get("user", ""), _host(row.labels.get("instance", "")),
+         words.job(row.labels))
         for row in rows
     ]  # fmt: skip
     return title + markup.table(("GPUs", "user", "host", "job"), cells, right=(0,))
@@ -94,12 +96,12 @@ def held_idle(found: FleetJson) -> str:
 def alerts(found: FleetJson) -> str:
     """Return the alerts that fire."""
     title = markup.title("Alerts")
-    if not found["alerts"]:
+    if not found.alerts:
         return title + _none(found, "alerts", "Alerts", "none fires")
     cells = [
-        (one["severity"], one["alert"].removeprefix("Whyidle"),
-         ", ".join(f"{k}={v}" for k, v in one["labels"].items()))
-        for one in found["alerts"]
+        (one.severity, one.alert.removeprefix("Whyidle"),
+         ", ".join(f"{k}={v}" for k, v in one.labels.items()))
+        for one in found.alerts
     ]  # fmt: skip
     return title + markup.table(("", "alert", "where"), cells)
 
@@ -107,9 +109,9 @@ def alerts(found: FleetJson) -> str:
 def gone(found: FleetJson) -> str:
     """Return the hosts that no longer answer."""
     title = markup.title("Hosts that no longer answer")
-    if not found["gone"]:
+    if not found.gone:
         return title + _none(found, "gone", "Hosts", "none in this time")
-    cells = [(_host(one["host"]), words.clock(one["last_seen_ms"])) for one in found["gone"]]
+    cells = [(_host(one.host), words.clock(one.last_seen_ms)) for one in found.gone]
     return title + markup.table(("host", "last seen"), cells)
 
 
@@ -118,15 +120,15 @@ def _no_rows(found: FleetJson, dimension: Dimension, what: str) -> str:
 
 
 def _none(found: FleetJson, part: str, what: str, otherwise: str) -> str:
-    why = found["unknown"].get(part)
+    why = found.unknown.get(part)
     return markup.note(otherwise) if why is None else markup.unknown(what, why)
 
 
 def _bar(row: LostJson, most: float, dimension: Dimension = "job") -> Markup:
     """Return a bar on the scale of the largest; of a job it is divided by cause."""
-    label = row["labels"].get("cause", "") if dimension == "cause" else ""
-    parts: Sequence[tuple[str, float]] = tuple((row.get("causes") or {}).items())
-    parts = parts or ((label, row["gpu_hours"]),)
+    label = row.labels.get("cause", "") if dimension == "cause" else ""
+    parts: Sequence[tuple[str, float]] = tuple((row.causes or {}).items())
+    parts = parts or ((label, row.gpu_hours),)
     drawn = "".join(
         f'<i title="{safe(f"{words.cause_words(cause)}: {words.hours(hours)}" if cause else "")}"'
         f' style="width:{_BAR_PX * hours / most:.1f}px;'
@@ -146,6 +148,5 @@ def _way(row: LostJson, reader: Reader | None) -> str:
     if place.run is not None:
         return Markup(markup.link("", f"run {place.run}", run=place.run))
     if place.url is not None:
-        run = row.get("run")
-        return markup.outside(place.url, f"run {run}" if run else "its host")
+        return markup.outside(place.url, f"run {row.run}" if row.run else "its host")
     return place.type_ or ""

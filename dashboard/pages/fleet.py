@@ -57,18 +57,18 @@ def _live(since: str) -> None:
         blocks += [Html(told), Html(markup.note(again))]
     if seen.found is not None:
         if seen.problem is not None:
-            at = words.clock(seen.found["now_ms"])
+            at = words.clock(seen.found.now_ms)
             blocks.append(Html(markup.alarm(f"What follows was known at {at}.")))
         blocks += _blocks(seen.found, since)
     widgets.board("fleet", blocks)
 
 
 def _blocks(found: FleetJson, since: str) -> list[Block]:
-    about = f"{found['server']}, {words.SOURCES[found['source']]}, {words.clock(found['now_ms'])}"
+    about = f"{found.server}, {words.SOURCES[found.source]}, {words.clock(found.now_ms)}"
     reader = _store()
     return [
         Html(markup.note(about)),
-        *(Html(markup.alarm(note)) for note in found["notes"]),
+        *(Html(markup.alarm(note)) for note in found.notes),
         Html(markup.tiles(_tiles(found))),
         Columns([_lost(found, since), [*_idle(found, since), *_hosts(found, since)]]),
         # What needs a hand now, before what was lost.
@@ -94,16 +94,16 @@ def _store() -> Reader | None:
 
 
 def _tiles(found: FleetJson) -> list[Tile]:
-    unknown, gpus = found["unknown"], found["gpus"]
-    lost, whole = found["lost_gpu_hours"], found["job_gpu_hours"]
+    unknown, gpus = found.unknown, found.gpus
+    lost, whole = found.lost_gpu_hours, found.job_gpu_hours
     part = None if lost is None or not whole else min(1.0, lost / whole)
-    alerts = None if "alerts" in unknown else str(len(found["alerts"]))
+    alerts = None if "alerts" in unknown else str(len(found.alerts))
     return [
         Tile("GPU-hours lost", None if lost is None else words.hours(lost),
              unknown.get("lost.cause") or (
                  words.UNWATCHED if lost is None
                  else f"{words.share(part)} of the time that jobs had")),
-        Tile("Held and idle", None if gpus is None else _count(found["gpus_held_idle"]),
+        Tile("Held and idle", None if gpus is None else _count(found.gpus_held_idle),
              unknown.get("gpus_held_idle") or unknown.get("gpus") or (
                  "no GPU is watched now" if gpus is None
                  else f"of {gpus:,} GPUs, {_HALF_AN_HOUR}")),
@@ -115,25 +115,25 @@ def _tiles(found: FleetJson) -> list[Tile]:
 
 def _spent(found: FleetJson) -> list[Tile]:
     """Return what GPUs cost that were held and idle, and how long others were free."""
-    held, free, unknown = found["held"].get("true"), found["held"].get("false"), found["unknown"]
-    kwh = None if held is None else held["kwh"]
-    money = {} if held is None else held["money"]
+    held, free, unknown = found.held.get("true"), found.held.get("false"), found.unknown
+    kwh = None if held is None else held.kwh
+    money = {} if held is None else held.money
     of_these = "of GPUs that were held and idle"
     return [
         Tile("Energy", None if kwh is None else f"{words.hours(kwh)} kWh",
              unknown.get("held.energy") or ("nothing is known of it" if kwh is None else of_these)),
         Tile("Money", words.spent(None, money) or None,
              unknown.get("held.money") or (of_these if money else "no host has a price set")),
-        Tile("Free", None if free is None else words.hours(free["gpu_hours"]),
+        Tile("Free", None if free is None else words.hours(free.gpu_hours),
              unknown.get("held.time") or (
                  "nothing is known of it" if free is None else "GPU-hours that nobody held")),
     ]  # fmt: skip
 
 
 def _hosts_now(found: FleetJson) -> Tile:
-    gone = f"; {len(found['gone'])} no longer" if found["gone"] else ""
-    why = "none answers" if found["hosts"] is None else f"answer now{gone}"
-    return Tile("Hosts", _count(found["hosts"]), found["unknown"].get("hosts") or why)
+    gone = f"; {len(found.gone)} no longer" if found.gone else ""
+    why = "none answers" if found.hosts is None else f"answer now{gone}"
+    return Tile("Hosts", _count(found.hosts), found.unknown.get("hosts") or why)
 
 
 def _count(value: int | None) -> str:
@@ -141,7 +141,7 @@ def _count(value: int | None) -> str:
 
 
 def _span(found: FleetJson, since: str) -> TimeRange:
-    times = found["trend"]["times_ms"]
+    times = found.trend.times_ms
     return TimeRange(times[0], max(times[-1], times[0] + 1), True, since)
 
 
@@ -149,9 +149,9 @@ def _lost(found: FleetJson, since: str) -> list[Block]:
     title = Html(markup.title("GPUs lost", "how many waited at a time, by cause"))
     parts: Mapping[Slice, list[float | None]] = _parts(found)
     if not parts:
-        why = found["unknown"].get("trend.lost_gpus", words.UNWATCHED)
+        why = found.unknown.get("trend.lost_gpus", words.UNWATCHED)
         return [title, Html(markup.unknown("GPUs lost", why))]
-    causes = Causes(found["trend"]["times_ms"], parts, is_of_steps=False)
+    causes = Causes(found.trend.times_ms, parts, is_of_steps=False)
     figure = over_time("fleet-lost", causes, _span(found, since), unit="count")
     return [title, Chart("fleet-lost", figure, theme.CHART_HEIGHT + theme.SMALL_HEIGHT)]
 
@@ -160,7 +160,7 @@ def _parts(found: FleetJson) -> dict[Slice, list[float | None]]:
     """Return the trend by causes in their order; what a newer exporter says is unknown here."""
     known: dict[Slice, list[float | None]] = {}
     names = {part.removeprefix("idle_"): part for part in Slice if part.idle}
-    for cause, values in found["trend"]["lost_gpus"].items():
+    for cause, values in found.trend.lost_gpus.items():
         part = names.get(cause, Slice.IDLE_UNKNOWN)
         if any(values):
             before = known.get(part) or [None] * len(values)
@@ -172,7 +172,7 @@ def _parts(found: FleetJson) -> dict[Slice, list[float | None]]:
 
 
 def _idle(found: FleetJson, since: str) -> list[Block]:
-    series = _series("idle", found, found["trend"]["idle_share"], "trend.idle_share")
+    series = _series("idle", found, found.trend.idle_share, "trend.idle_share")
     figure = lines(
         "fleet-idle", [Line(series, theme.ORANGE, fill=True)], "ratio", _span(found, since),
         showlegend=False,
@@ -183,7 +183,7 @@ def _idle(found: FleetJson, since: str) -> list[Block]:
 
 
 def _hosts(found: FleetJson, since: str) -> list[Block]:
-    values = [None if x is None else float(x) for x in found["trend"]["hosts"]]
+    values = [None if x is None else float(x) for x in found.trend.hosts]
     series = _series("hosts", found, values, "trend.hosts")
     figure = lines(
         "fleet-hosts", [Line(series, theme.BLUE)], "count", _span(found, since), showlegend=False
@@ -193,5 +193,5 @@ def _hosts(found: FleetJson, since: str) -> list[Block]:
 
 def _series(name: str, found: FleetJson, values: list[float | None], part: str) -> Series:
     why = None if any(x is not None for x in values) else "nothing is known of this time"
-    unknown = found["unknown"].get(part) or why
-    return Series(name, m.GPU_UTILISATION, found["trend"]["times_ms"], values, unknown=unknown)
+    unknown = found.unknown.get(part) or why
+    return Series(name, m.GPU_UTILISATION, found.trend.times_ms, values, unknown=unknown)

@@ -78,13 +78,13 @@ def _seen(since: str) -> Seen:
 
 def place_of(job: LostJson, reader: Reader | None) -> Place:
     """Return where more is known of a job."""
-    run = job.get("run")
+    run = job.run or None
     number = int(run) if run and run.isdecimal() and len(run) < 19 else None
-    host = _host(job["labels"].get("instance", ""))
+    host = _host(job.labels.get("instance", ""))
     if number is not None and reader is not None:
         here = reader.run(number)
         key = None if here is None else f"{here.target_pid}-{here.target_start_ticks}"
-        if key == job["labels"].get("job_key"):
+        if key == job.labels.get("job_key"):
             return Place(run=number)
     if host is None:
         return Place()

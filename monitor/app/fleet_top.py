@@ -20,7 +20,7 @@ def run(
     source: Source | None = "counters" if counters else None
     found = answer.ask(Prometheus.here(url), seconds, by or DIMENSIONS, source)
     if as_json:
-        click.echo(jsonl.line(dict(found)))
+        click.echo(jsonl.line(found))
         return
     for line in screen.lines(found, since.strip()):
         click.echo(line)

@@ -12,6 +12,7 @@ from whyidle.monitor.core.contracts.fleet import (
     FleetJson,
     GoneHostJson,
     GpuTimeJson,
+    HeldIdleJson,
     TrendJson,
 )
 from whyidle.monitor.export.lost_time import JOB
@@ -53,11 +54,10 @@ def ask(
         source = "rules" if has_rules else "counters"
     asking.ask(queries.main(dimensions, source))
     asking.ask(_of_theworst(asking, source))
-    found = _fleet(asking, dimensions, source)
-    if clock.rows:
-        # It looked at its clock at some moment while we waited.
-        found["clock_ahead_s"] = round(now - before - took / 2, 1)
-    found["notes"] = list(notes(asking, found, took))
+    # It looked at its clock at some moment while we waited.
+    ahead = round(now - before - took / 2, 1) if clock.rows else None
+    found = _fleet(asking, dimensions, source, ahead)
+    found.notes.extend(notes(asking, found, took))
     return found
 
 
@@ -76,32 +76,33 @@ def _of_theworst(asking: Asking, source: Source) -> list[Query]:
     return found
 
 
-def _fleet(asking: Asking, dimensions: Sequence[Dimension], source: Source) -> FleetJson:
+def _fleet(
+    asking: Asking, dimensions: Sequence[Dimension], source: Source, ahead: float | None
+) -> FleetJson:
     hosts, gpus, idle = (asking.one(x) for x in ("hosts", "gpus", "gpus_held_idle"))
-    return {
-        "fleet": "top",
-        "server": asking.server.url,
-        "now_ms": round(asking.now * 1000),
-        "clock_ahead_s": None,
-        "seconds": asking.seconds,
-        "source": source,
-        "hosts": _whole(hosts),
-        "gone": _gone(asking),
-        "gpus": _whole(gpus),
-        "gpus_held_idle": _whole(idle),
-        "held": _held(asking),
-        "lost_gpu_hours": rounded(_whole_loss(asking)),
-        "job_gpu_hours": rounded(asking.one("job_gpu_hours")),
-        "lost": {dimension: lost(asking, dimension) for dimension in dimensions},
-        "held_idle": [
-            {"labels": dict(row.labels), "gpus": round(row.value)}
+    return FleetJson(
+        server=asking.server.url,
+        now_ms=round(asking.now * 1000),
+        clock_ahead_s=ahead,
+        seconds=asking.seconds,
+        source=source,
+        hosts=_whole(hosts),
+        gone=_gone(asking),
+        gpus=_whole(gpus),
+        gpus_held_idle=_whole(idle),
+        held=_held(asking),
+        lost_gpu_hours=rounded(_whole_loss(asking)),
+        job_gpu_hours=rounded(asking.one("job_gpu_hours")),
+        lost={dimension: lost(asking, dimension) for dimension in dimensions},
+        held_idle=[
+            HeldIdleJson(labels=dict(row.labels), gpus=round(row.value))
             for row in worst(asking.rows("held_idle"))
         ],
-        "alerts": _alerts(asking.rows("alerts")),
-        "trend": _trend(asking),
-        "notes": [],
-        "unknown": asking.unknown,
-    }
+        alerts=_alerts(asking.rows("alerts")),
+        trend=_trend(asking),
+        notes=[],
+        unknown=asking.unknown,
+    )
 
 
 def _whole_loss(asking: Asking) -> float | None:
@@ -119,7 +120,7 @@ def _gone(asking: Asking) -> list[GoneHostJson]:
     # One that came and went within a step was there a moment ago.
     last = {host: round(1000 * seen.get(host, asking.now)) for host in hosts}
     return [
-        {"host": host, "last_seen_ms": at}
+        GoneHostJson(host=host, last_seen_ms=at)
         for host, at in sorted(last.items(), key=lambda one: (-one[1], one[0]))
     ]
 
@@ -132,29 +133,29 @@ def _held(asking: Asking) -> dict[str, GpuTimeJson]:
     idle, energy = asking.by("held.idle", "held"), asking.by("held.energy", "held")
     money = asking.by("held.money", "held", "currency")
     return {
-        held: {
-            "gpu_hours": round(hours, 4),
-            "idle_gpu_hours": rounded(idle.get((held,))),
-            "kwh": rounded(energy.get((held,))),
-            "money": {name: round(sum_, 2) for (of, name), sum_ in money.items() if of == held},
-        }
+        held: GpuTimeJson(
+            gpu_hours=round(hours, 4),
+            idle_gpu_hours=rounded(idle.get((held,))),
+            kwh=rounded(energy.get((held,))),
+            money={name: round(sum_, 2) for (of, name), sum_ in money.items() if of == held},
+        )
         for (held,), hours in sorted(asking.by("held.time", "held").items())
     }
 
 
 def _alerts(rows: Iterable[Row]) -> list[AlertJson]:
     hidden = {"__name__", "alertname", "alertstate", "severity", "job"}
-    found: list[AlertJson] = [
-        {
-            "alert": row.labels.get("alertname", ""),
-            "severity": row.labels.get("severity", ""),
-            "labels": {k: v for k, v in sorted(row.labels.items()) if k not in hidden},
-        }
+    found = [
+        AlertJson(
+            alert=row.labels.get("alertname", ""),
+            severity=row.labels.get("severity", ""),
+            labels={k: v for k, v in sorted(row.labels.items()) if k not in hidden},
+        )
         for row in rows
     ]
     return sorted(
         found,
-        key=lambda one: (_ORDER.get(one["severity"], 2), one["alert"], *one["labels"].values()),
+        key=lambda one: (_ORDER.get(one.severity, 2), one.alert, *one.labels.values()),
     )
 
 
@@ -167,11 +168,9 @@ def _trend(asking: Asking) -> TrendJson:
         return [known.get(round(moment)) for moment in times]
 
     share, hosts = (next(iter(asking.rows(f"trend.{x}")), None) for x in ("idle_share", "hosts"))
-    return {
-        "times_ms": [round(moment * 1000) for moment in times],
-        "idle_share": at(share),
-        "hosts": [_whole(value) for value in at(hosts)],
-        "lost_gpus": {
-            row.labels.get("cause", ""): at(row) for row in asking.rows("trend.lost_gpus")
-        },
-    }
+    return TrendJson(
+        times_ms=[round(moment * 1000) for moment in times],
+        idle_share=at(share),
+        hosts=[_whole(value) for value in at(hosts)],
+        lost_gpus={row.labels.get("cause", ""): at(row) for row in asking.rows("trend.lost_gpus")},
+    )

@@ -24,7 +24,7 @@ def notes(asking: Asking, found: FleetJson, took: float) -> Iterator[str]:
             said.setdefault(note, part)
     for note, part in said.items():
         yield f"{part}: {note}."
-    if found["hosts"] is None and "hosts" in asking.answers:
+    if found.hosts is None and "hosts" in asking.answers:
         yield (
             "No host answers: this server scrapes no `monitor export`, or none that is up. What it"
             " needs: monitor fleet init DIR --target HOST"
@@ -32,7 +32,7 @@ def notes(asking: Asking, found: FleetJson, took: float) -> Iterator[str]:
 
 
 def _of_the_clock(found: FleetJson, took: float) -> Iterator[str]:
-    ahead = found["clock_ahead_s"]
+    ahead = found.clock_ahead_s
     if ahead is not None and abs(ahead) > CLOCK_SECONDS + took:
         side = "ahead of" if ahead > 0 else "behind"
         yield (
@@ -42,15 +42,15 @@ def _of_the_clock(found: FleetJson, took: float) -> Iterator[str]:
 
 
 def _of_the_rules(asking: Asking, found: FleetJson) -> Iterator[str]:
-    up = [number is not None for number in found["trend"]["hosts"]]
-    summed = [share is not None for share in found["trend"]["idle_share"]]
+    up = [number is not None for number in found.trend.hosts]
+    summed = [share is not None for share in found.trend.idle_share]
     lacking = sum(is_up and not has for is_up, has in zip(up, summed, strict=True))
-    if found["source"] == "rules" and any(summed) and lacking > STEPS_LACKING:
+    if found.source == "rules" and any(summed) and lacking > STEPS_LACKING:
         yield (
             f"The recording rules ran in {1 - lacking / sum(up):.0%} of the time in which hosts"
             " answered: sums are of that part. To add up all of it: --counters"
         )
-    if "rules" in asking.answers and not asking.rows("rules") and found["hosts"]:
+    if "rules" in asking.answers and not asking.rows("rules") and found.hosts:
         yield (
             "The recording rules of `monitor fleet init` do not run there: all is added up anew,"
             " which takes longer."

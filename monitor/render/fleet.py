@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec import UNSET
+
 from whyidle.monitor.core.contracts.fleet import Dimension, FleetJson, LostJson
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render import numbers
@@ -21,20 +23,20 @@ MOST_NAMES: Final = 5
 
 def lines(found: FleetJson, since: str) -> Iterator[str]:
     """Return what to print."""
-    yield f"{found['server']}, the last {since}, {SOURCES[found['source']]}"
-    for note in found["notes"]:
+    yield f"{found.server}, the last {since}, {SOURCES[found.source]}"
+    for note in found.notes:
         yield f"! {printable(note)}"
     yield ""
     yield from _overview(found)
-    for dimension, rows in found["lost"].items():
+    for dimension, rows in found.lost.items():
         if not is_of_nobody(rows, dimension):
             yield ""
             yield from _table(found, dimension, rows)
     yield from _held_idle(found)
     yield from _alerts(found)
-    if found["unknown"]:
+    if found.unknown:
         yield "\nNot known:"
-        for part, why in found["unknown"].items():
+        for part, why in found.unknown.items():
             yield f"  {part}: {printable(why)}"
 
 
@@ -83,31 +85,31 @@ def _owner(labels: Mapping[str, str]) -> str:
 
 
 def _overview(found: FleetJson) -> Iterator[str]:
-    gone = found["gone"]
-    said = f"{_count(found['hosts'])} answer"
+    gone = found.gone
+    said = f"{_count(found.hosts)} answer"
     if gone:
-        named = ", ".join(f"{x['host']} ({clock(x['last_seen_ms'])})" for x in gone[:MOST_NAMES])
+        named = ", ".join(f"{x.host} ({clock(x.last_seen_ms)})" for x in gone[:MOST_NAMES])
         more = f" and {len(gone) - MOST_NAMES} more" if len(gone) > MOST_NAMES else ""
         said += f"; {len(gone)} no longer: {named}{more}"
     yield f"hosts  {printable(said)}"
     yield (
-        f"GPUs   {_count(found['gpus'])}, of which {_count(found['gpus_held_idle'])} are held and"
+        f"GPUs   {_count(found.gpus)}, of which {_count(found.gpus_held_idle)} are held and"
         " have done nothing for half an hour"
     )
-    lost, whole = found["lost_gpu_hours"], found["job_gpu_hours"]
+    lost, whole = found.lost_gpu_hours, found.job_gpu_hours
     part = None if lost is None or not whole else min(1.0, lost / whole)
     yield f"lost   {hours(lost)} GPU-hours, {share(part)} of the time of jobs"
     for held, words in (("true", "held"), ("false", "free")):
-        time_of = found["held"].get(held)
+        time_of = found.held.get(held)
         if time_of is not None:
-            of = hours(time_of["gpu_hours"])
-            cost = spent(time_of["kwh"], time_of["money"])
-            idle = hours(time_of["idle_gpu_hours"])
+            of = hours(time_of.gpu_hours)
+            cost = spent(time_of.kwh, time_of.money)
+            idle = hours(time_of.idle_gpu_hours)
             said = f"{idle} of {of} GPU-hours idle{f': {cost}' if cost else ''}"
             yield f"{words}   {printable(said)}"
-    known = [value for value in found["trend"]["idle_share"] if value is not None]
+    known = [value for value in found.trend.idle_share if value is not None]
     if known:
-        line = numbers.sparkline(_thinned(found["trend"]["idle_share"]), 1.0)
+        line = numbers.sparkline(_thinned(found.trend.idle_share), 1.0)
         yield f"idle   {line} now {share(known[-1])}"
 
 
@@ -131,37 +133,37 @@ def _table(found: FleetJson, dimension: Dimension, rows: list[LostJson]) -> Iter
     elif dimension == "host":
         titles = ["GPU-hours", "of its time", "kWh, money", "host"]
         cells = [
-            [hours(row["gpu_hours"]), share(row["share"]),
-             spent(row.get("kwh"), row.get("money") or {}), name(row, dimension)]
+            [hours(row.gpu_hours), share(row.share),
+             spent(None if row.kwh is UNSET else row.kwh, row.money or {}), name(row, dimension)]
             for row in rows
         ]  # fmt: skip
         yield table(titles, cells, right="rr")
     else:
         of = "of all" if dimension == "cause" else "of its time"
-        cells = [[hours(r["gpu_hours"]), share(r["share"]), name(r, dimension)] for r in rows]
+        cells = [[hours(r.gpu_hours), share(r.share), name(r, dimension)] for r in rows]
         yield table(["GPU-hours", of, dimension], cells, right="rr")
 
 
 def why_none(found: FleetJson, dimension: Dimension) -> str:
     """Return why there is no row of a kind."""
-    watched = "nothing was lost" if found["lost_gpu_hours"] is not None else UNWATCHED
-    return found["unknown"].get(f"lost.{dimension}") or watched
+    watched = "nothing was lost" if found.lost_gpu_hours is not None else UNWATCHED
+    return found.unknown.get(f"lost.{dimension}") or watched
 
 
 def _job(row: LostJson) -> list[str]:
-    labels = row["labels"]
-    most = next(iter(row.get("causes") or ()), "")
+    labels = row.labels
+    most = next(iter(row.causes or ()), "")
     return [
-        hours(row["gpu_hours"]), share(row["share"]), cause_words(most) if most else numbers.DASH,
+        hours(row.gpu_hours), share(row.share), cause_words(most) if most else numbers.DASH,
         labels.get("user", ""), labels.get("team", ""), labels.get("instance", ""),
-        row.get("run") or "", job(labels),
+        row.run or "", job(labels),
     ]  # fmt: skip
 
 
 def name(row: LostJson, dimension: Dimension) -> str:
     """Return whose row that is."""
     label = "instance" if dimension == "host" else dimension
-    value = row["labels"].get(label, "")
+    value = row.labels.get(label, "")
     return cause_words(value) if dimension == "cause" and value else value or NOBODY
 
 
@@ -171,23 +173,23 @@ def is_of_nobody(rows: list[LostJson], dimension: Dimension) -> bool:
 
 
 def _held_idle(found: FleetJson) -> Iterator[str]:
-    if not found["held_idle"]:
+    if not found.held_idle:
         return
     yield "\nheld by a job, and nothing done for half an hour"
     cells = [
-        [str(row["gpus"]), row["labels"].get("user", ""), row["labels"].get("instance", ""),
-         job(row["labels"])]
-        for row in found["held_idle"]
+        [str(row.gpus), row.labels.get("user", ""), row.labels.get("instance", ""),
+         job(row.labels)]
+        for row in found.held_idle
     ]  # fmt: skip
     yield table(["GPUs", "user", "host", "job"], cells, right="r")
 
 
 def _alerts(found: FleetJson) -> Iterator[str]:
-    if not found["alerts"]:
+    if not found.alerts:
         return
     yield "\nalerts that fire"
     cells = [
-        [one["severity"], one["alert"], ", ".join(f"{k}={v}" for k, v in one["labels"].items())]
-        for one in found["alerts"]
+        [one.severity, one.alert, ", ".join(f"{k}={v}" for k, v in one.labels.items())]
+        for one in found.alerts
     ]
     yield table(["", "alert", "of"], cells)

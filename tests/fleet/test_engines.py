@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from tests.conftest import Monitor, start_job
 from tests.export.exporter import exporter
@@ -66,7 +67,7 @@ def assert_alike(one: object, other: object, within: float, path: str = "") -> N
 def figures(found: FleetJson) -> dict[str, Any]:
     """Return all that two servers must agree on."""
     but = {"server", "now_ms", "clock_ahead_s", "trend"}
-    return {key: value for key, value in found.items() if key not in but}
+    return {key: value for key, value in to_builtins(found).items() if key not in but}
 
 
 @pytest.fixture(scope="module")
@@ -115,34 +116,33 @@ def test_both_servers_say_the_same_and_it_is_so(
 ) -> None:
     found = {name: ask(server, HOURS * 3600, source) for name, server in engines.items()}
     one, other = found["prometheus"], found["victoria-metrics"]
-    assert one["unknown"] == other["unknown"] == {}
+    assert one.unknown == other.unknown == {}
     assert_alike(figures(one), figures(other), ALIKE)
     hosts = range(fleet.hosts)
     lost = {f"node{i}:9400": fleet.lost(i) * fleet.gpus * HOURS for i in hosts}
     for each in found.values():
-        rows = {row["labels"]["instance"]: row for row in each["lost"]["host"]}
-        assert {host: row["gpu_hours"] for host, row in rows.items()} == pytest.approx(
-            lost, rel=ALIKE
-        )
+        rows = {row.labels["instance"]: row for row in each.lost["host"]}
+        assert {host: row.gpu_hours for host, row in rows.items()} == pytest.approx(lost, rel=ALIKE)
         for i in hosts:
-            assert rows[f"node{i}:9400"]["share"] == pytest.approx(fleet.lost(i), rel=ALIKE)
-        assert each["lost_gpu_hours"] == pytest.approx(sum(lost.values()), rel=ALIKE)
-        worst = each["lost"]["job"][0]
-        assert worst["causes"]["input"] == pytest.approx(0.8 * worst["gpu_hours"], rel=0.01)
-        assert (worst["run"], worst["framework"]) == ("7", "torch")
-        assert (each["hosts"], each["gpus"], each["gpus_held_idle"]) == (6, 12, 2)
-        assert [x["host"] for x in each["gone"]] == ["node77:9400"]
-        assert each["gone"][0]["last_seen_ms"] / 1000 == pytest.approx(fleet.end - 3600, abs=700)
-        assert [x["labels"]["instance"] for x in each["held_idle"]] == ["node3:9400"]
-        assert [x["alert"] for x in each["alerts"]] == ["WhyidleGpuLost"]
+            assert rows[f"node{i}:9400"].share == pytest.approx(fleet.lost(i), rel=ALIKE)
+        assert each.lost_gpu_hours == pytest.approx(sum(lost.values()), rel=ALIKE)
+        worst = each.lost["job"][0]
+        assert worst.causes
+        assert worst.causes["input"] == pytest.approx(0.8 * worst.gpu_hours, rel=0.01)
+        assert (worst.run, worst.framework) == ("7", "torch")
+        assert (each.hosts, each.gpus, each.gpus_held_idle) == (6, 12, 2)
+        assert [x.host for x in each.gone] == ["node77:9400"]
+        assert each.gone[0].last_seen_ms / 1000 == pytest.approx(fleet.end - 3600, abs=700)
+        assert [x.labels["instance"] for x in each.held_idle] == ["node3:9400"]
+        assert [x.alert for x in each.alerts] == ["WhyidleGpuLost"]
         if source == "rules":
-            held = each["held"]["true"]
-            assert held["kwh"] == pytest.approx(sum(lost.values()) * WATTS / 1000, rel=ALIKE)
-            assert held["money"] == {"EUR": pytest.approx(sum(lost.values()) * PRICE, rel=ALIKE)}
-            known = [x for x in each["trend"]["idle_share"] if x is not None]
+            held = each.held["true"]
+            assert held.kwh == pytest.approx(sum(lost.values()) * WATTS / 1000, rel=ALIKE)
+            assert held.money == {"EUR": pytest.approx(sum(lost.values()) * PRICE, rel=ALIKE)}
+            known = [x for x in each.trend.idle_share if x is not None]
             mean = sum(fleet.lost(i) for i in hosts) / fleet.hosts
             assert known == pytest.approx([mean] * len(known), rel=0.01)
-            assert len(known) > 0.9 * len(each["trend"]["times_ms"])
+            assert len(known) > 0.9 * len(each.trend.times_ms)
 
 
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
@@ -261,15 +261,16 @@ def test_a_host_is_scraped_alerts_are_sent_and_one_vanishes(live: Live) -> None:
         # Who evaluates rules for VictoriaMetrics sends an alert sooner than it writes its series.
         server.until('ALERTS{alertname="WhyidleGpuLost", alertstate="firing"}', 1)
     for each in live.ask():
-        assert each["unknown"] == {}
-        assert (each["hosts"], each["gone"], each["gpus"]) == (2, [], 10)
-        (row,) = [x for x in each["lost"]["job"] if x["labels"]["instance"] == live.up]
-        assert row["labels"]["team"] == "vision"
+        assert each.unknown == {}
+        assert (each.hosts, each.gone, each.gpus) == (2, [], 10)
+        (row,) = [x for x in each.lost["job"] if x.labels["instance"] == live.up]
+        assert row.labels["team"] == "vision"
         # As it was recorded: 60% of the time is the loader's.
-        part = row["causes"]["input"] / row["gpu_hours"]
-        assert part * (row["share"] or 0.0) == pytest.approx(0.6, abs=0.1), row
-        assert row["run"] == str(live.run)
-        assert "WhyidleGpuLost" in {x["alert"] for x in each["alerts"]}
+        assert row.causes
+        part = row.causes["input"] / row.gpu_hours
+        assert part * (row.share or 0.0) == pytest.approx(0.6, abs=0.1), row
+        assert row.run == str(live.run)
+        assert "WhyidleGpuLost" in {x.alert for x in each.alerts}
     for server, _ in live.servers:
         for text in expressions(grafana.files()[grafana.HOST]):
             asked, now = filled(text.replace("$instance", ".*"), 300, 30), time.time()
@@ -278,8 +279,8 @@ def test_a_host_is_scraped_alerts_are_sent_and_one_vanishes(live: Live) -> None:
     live.end()
     live.until_it_fires("WhyidleExporterDown")
     for each in live.ask():
-        assert each["unknown"] == {}
-        assert each["hosts"] == 1
-        assert [x["host"] for x in each["gone"]] == [live.vanishes]
+        assert each.unknown == {}
+        assert each.hosts == 1
+        assert [x.host for x in each.gone] == [live.vanishes]
         # The other one goes on.
-        assert live.up in {x["labels"]["instance"] for x in each["lost"]["job"]}
+        assert live.up in {x.labels["instance"] for x in each.lost["job"]}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
 
 from whyidle.monitor.core.contracts.trace import Unknown
 
 Dimension = Literal["job", "cause", "user", "team", "namespace", "host"]
 
 
-class LostJson(TypedDict):
+class LostJson(Struct, frozen=True, kw_only=True):
     """GPU-hours that went idle, of one owner; a job has all that is known of it."""
 
     # By the names of labels; a label that is not set is not there.
@@ -18,15 +20,15 @@ class LostJson(TypedDict):
     # Of its own time; ``None``: not known.
     share: float | None
     # Of a job: by cause, its number on its host, and what it runs.
-    causes: NotRequired[dict[str, float]]
-    run: NotRequired[str | None]
-    framework: NotRequired[str | None]
+    causes: dict[str, float] | UnsetType = UNSET
+    run: str | UnsetType | None = UNSET
+    framework: str | UnsetType | None = UNSET
     # Of a host: its GPUs while they were held and idle.
-    kwh: NotRequired[float | None]
-    money: NotRequired[dict[str, float]]
+    kwh: float | UnsetType | None = UNSET
+    money: dict[str, float] | UnsetType = UNSET
 
 
-class GpuTimeJson(TypedDict):
+class GpuTimeJson(Struct, frozen=True, kw_only=True):
     """What became of the time of GPUs that are held by a process, or by none."""
 
     gpu_hours: float
@@ -36,14 +38,14 @@ class GpuTimeJson(TypedDict):
     money: dict[str, float]
 
 
-class HeldIdleJson(TypedDict):
+class HeldIdleJson(Struct, frozen=True, kw_only=True):
     """A job whose GPUs have done nothing for half an hour."""
 
     labels: dict[str, str]
     gpus: int
 
 
-class AlertJson(TypedDict):
+class AlertJson(Struct, frozen=True, kw_only=True):
     """An alert that fires."""
 
     alert: str
@@ -51,7 +53,7 @@ class AlertJson(TypedDict):
     labels: dict[str, str]
 
 
-class GoneHostJson(TypedDict):
+class GoneHostJson(Struct, frozen=True, kw_only=True):
     """A host that answered within the time that is asked about, and no longer does."""
 
     host: str
@@ -59,7 +61,7 @@ class GoneHostJson(TypedDict):
     last_seen_ms: int
 
 
-class TrendJson(TypedDict):
+class TrendJson(Struct, frozen=True, kw_only=True):
     """Values over the time that is asked about, at each step; ``None``: not known."""
 
     times_ms: list[int]
@@ -70,10 +72,10 @@ class TrendJson(TypedDict):
     lost_gpus: dict[str, list[float | None]]
 
 
-class FleetJson(TypedDict):
+class FleetJson(Struct, frozen=True, kw_only=True):
     """FLEET: one answer. A part that could not be had is empty, and ``unknown`` says why."""
 
-    fleet: Literal["top"]
+    fleet: Literal["top"] = "top"
     server: str
     # By its clock; how far that is before ours.
     now_ms: int

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from streamlit.testing.v1 import AppTest
 
 from tests.dashboard.apps import SECONDS, App
@@ -146,12 +147,12 @@ def test_a_job_of_this_host_leads_to_its_run(tmp_path: Path) -> None:
     with Reader.open(store) as reader:
         run = reader.runs()[-1]
         key = f"{run.target_pid}-{run.target_start_ticks}"
-        job: LostJson = {"labels": {**JOB, "job_key": key}, "gpu_hours": 1.0, "share": None,
-                         "run": str(run.id)}  # fmt: skip
+        mine = {**JOB, "job_key": key}
+        job = LostJson(labels=mine, gpu_hours=1.0, share=None, run=str(run.id))
         assert fleet.place_of(job, reader).run == run.id
         # The same number on another host is another run.
-        job["labels"] = JOB
+        job = replace(job, labels=JOB)
         assert fleet.place_of(job, reader) == fleet.Place(
             type_=f"ssh node1 monitor dashboard {run.id}"
         )
-        assert fleet.place_of({**job, "labels": {"instance": "a b"}}, None) == fleet.Place()
+        assert fleet.place_of(replace(job, labels={"instance": "a b"}), None) == fleet.Place()
