@@ -27,6 +27,7 @@ from benchmarks.record_pairs import ABOUT, kept  # noqa: E402
 from whyidle.monitor.compare import compare  # noqa: E402
 from whyidle.monitor.compare.answer import as_json  # noqa: E402
 from whyidle.monitor.compare.opening import of_analysis  # noqa: E402
+from whyidle.monitor.core.contracts.diagnosis import FindingJson  # noqa: E402
 from whyidle.monitor.core.metrics import JOB_MAIN_THREAD_WAIT  # noqa: E402
 from whyidle.monitor.demo.printed import faster  # noqa: E402
 from whyidle.monitor.diagnosis import diagnose  # noqa: E402
@@ -56,7 +57,7 @@ REALISED = {"v100_resnet50_workers0": 1 / (1 - 0.282), "resnet50_b_workers0": 1 
 BEFORE, AFTER = "workers0", "workers4"
 
 
-def judged(window: Window) -> tuple[list[dict[str, Any]], float]:
+def judged(window: Window) -> tuple[list[FindingJson], float]:
     """Return the findings, and how many milliseconds the rules took."""
     began = time.perf_counter()
     found = diagnose.diagnose(window)
@@ -75,7 +76,7 @@ def traces(folder: Path) -> Iterator[dict[str, Any]]:
         if name in REALISED:
             after = analyse(path.with_name(path.name.replace(BEFORE, AFTER)))
             found = as_json(compare(of_analysis(analysis), of_analysis(after)))
-            interval = found["speedup"]
+            interval = found.speedup
         yield {
             "case": name,
             "known": None if name not in KNOWN else list(KNOWN[name]),
@@ -120,8 +121,8 @@ def unrecorded() -> list[str]:
     return sorted(there - {path.parent.name for path in WINDOWS.glob("*/before_*.json.gz")})
 
 
-def _short(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: found[name] for name in ("rule", "severity", "speedup")}
+def _short(found: FindingJson) -> dict[str, Any]:
+    return {"rule": found.rule, "severity": found.severity, "speedup": found.speedup}
 
 
 def main() -> None:

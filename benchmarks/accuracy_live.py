@@ -91,11 +91,11 @@ def met(pair: Pair, store: Path) -> dict[str, Any] | None:
     watched, began = seen
     waited = first_told(store, watched.run, pair.faults, began)
     answer = diagnose.as_json(diagnose.diagnose(opening.of_run(store, str(watched.run))))
-    found = answer["findings"]
+    found = answer.findings
     return {
         "told_after_s": None if waited is None else round(waited, 1),
-        "found": [each["rule"] for each in found],
-        "predicted": promised(each for each in found if each["rule"] in pair.faults),
+        "found": [each.rule for each in found],
+        "predicted": promised(each for each in found if each.rule in pair.faults),
     }
 
 
@@ -108,9 +108,9 @@ def once(pair: Pair, store: Path, seconds: float | None) -> dict[str, Any]:
     outcome = of_runs(store, pair, [(seen["before"], seen["after"])])
     left = [outcome.after.of(rule) for rule in pair.faults]
     return {
-        "found": [f["rule"] for f in outcome.before.findings],
-        "timed": [f["rule"] for f in outcome.before.findings if f["speedup"]],
-        "left": [f and f["severity"] for f in left],
+        "found": [f.rule for f in outcome.before.findings],
+        "timed": [f.rule for f in outcome.before.findings if f.speedup],
+        "left": [f and f.severity for f in left],
         "predicted": outcome.predicted,
         "measured": outcome.speedup,
         "as_predicted": outcome.is_as_predicted,
@@ -148,8 +148,8 @@ def healthy(store: Path, seconds: float) -> Iterator[dict[str, Any]]:
     """Yield what was found in the programs with which nothing is wrong."""
     for name, script in pairs.healthy().items():
         side = compare.of_run(store, str(watch(script, seconds, name).run))
-        found = diagnose.as_json(diagnose.diagnose(side.window))["findings"]
-        loud = [f["rule"] for f in found if f["severity"] in LOUD]
+        found = diagnose.as_json(diagnose.diagnose(side.window)).findings
+        loud = [f.rule for f in found if f.severity in LOUD]
         yield {"program": name, "found": loud}
 
 

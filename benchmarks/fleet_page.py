@@ -88,10 +88,10 @@ def _asked(server: MetricsServer, name: str, bar: float | None, hosts: int) -> I
         found = answer.ask(client, DAY)
         took.append((time.perf_counter() - began) * 1000)
         # All of it was answered, and nothing is missing in it.
-        assert not found["unknown"], found["unknown"]
-        assert (found["hosts"], found["gpus"]) == (hosts, hosts * GPUS)
-        assert found["source"] == "rules"
-        assert len(found["lost"]["job"]) == len(found["lost"]["host"])
+        assert not found.unknown, found.unknown
+        assert (found.hosts, found.gpus) == (hosts, hosts * GPUS)
+        assert found.source == "rules"
+        assert len(found.lost["job"]) == len(found.lost["host"])
     yield Result(f"{name}: all queries, the first time", took[0], "ms")
     yield Result(f"{name}: all queries, median", statistics.median(took), "ms", bar)
 

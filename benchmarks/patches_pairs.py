@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from benchmarks.forks import IMPORTS, Forks
 from benchmarks.record_pairs import DEMOS, WINDOWS, kept
 from benchmarks.results_of import DIGEST
@@ -92,10 +94,10 @@ def patched(pair: Pair) -> Patched:
     """Return the patch of what was found in a pair."""
     window = load(kept(_recording(pair))["window"])
     answer = diagnose.as_json(diagnose.diagnose(window))
-    answer["findings"] = [f for f in answer["findings"] if f["rule"] == pair.faults[0]]
+    mine = [f for f in answer.findings if f.rule == pair.faults[0]]
     cores = window.cores
     count = os.cpu_count() or 1 if cores is None else int(cores.value)
-    found = fixes.fix(answer, fixes.by_rule(), count)
+    found = fixes.fix(replace(answer, findings=mine), fixes.by_rule(), count)
     patch = found.patches[0][1] if found.patches else None
     return Patched(pair, patch, [r.why for _, why in found.refused for r in why])
 

@@ -55,11 +55,13 @@ class Recorded(TypedDict, total=False):
 _PROGRAM = """
 import json, sys
 from pathlib import Path
+import msgspec
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.signals import opening, portable
 window = opening.of_run(Path(sys.argv[1]) / "whyidle.db", "last")
 found = diagnose.as_json(diagnose.diagnose(window))
-json.dump({"window": portable.dump(window), "findings": found["findings"]}, sys.stdout)
+findings = msgspec.to_builtins(found.findings)
+json.dump({"window": portable.dump(window), "findings": findings}, sys.stdout)
 """
 
 

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from benchmarks.gpu.runner import Check, Failed, LeftOut, Result, answer, monitor, need
 from benchmarks.gpu.story import JOB, PAIRS
 from benchmarks.record_pairs import FOLDER, ROOT
@@ -93,11 +95,11 @@ def _pair(check: Check, part: Result, pair: Pair) -> None:
     seconds = QUICK_SIDE_SECONDS if check.quick else SIDE_SECONDS
     before, after = (watch(pair.script(side), seconds, part.name, traces=TRACES) for side in SIDES)
     outcome = of_runs(database(), pair, [(before, after)])
-    part.figures = {**demo_answer.as_json(outcome), "unknown_traces": {}}
+    part.figures = to_builtins(demo_answer.as_json(outcome)) | {"unknown_traces": {}}
     for side, half in zip(SIDES, (outcome.before, outcome.after), strict=True):
         document = {
             "window": portable.dump(half.window),
-            "findings": half.findings,
+            "findings": to_builtins(half.findings),
             "step_ms": half.watched.step_ms,
             "samples_per_s": half.watched.samples_per_s,
         }
