@@ -50,7 +50,7 @@ def _verdict(found: Compared) -> None:
     chip = f'<span class="w-chip" style="background:{colour}">{word}</span>'
     write(f'<div class="w-verdict">{chip}<b>{safe(found.verdict)}</b></div>')
     write("".join(markup.note(each) for each in found.about))
-    for text in found.answer["warnings"]:
+    for text in found.answer.warnings:
         widgets.unknown("Caution", text)
 
 
@@ -62,7 +62,7 @@ def _promise(found: Compared) -> None:
 
 
 def _budgets(found: Compared) -> None:
-    widgets.title(f"Time of a {found.answer['per']}")
+    widgets.title(f"Time of a {found.answer.per}")
     known = {name: each for name, each in found.budgets.items() if not isinstance(each, str)}
     if known:
         widgets.chart(difference.budgets("budgets", known), "budgets", 150)
@@ -72,17 +72,17 @@ def _budgets(found: Compared) -> None:
 
 
 def _changes(found: Compared) -> None:
-    widgets.title(f"What changed in a {found.answer['per']}", "left of zero is less time: better")
+    widgets.title(f"What changed in a {found.answer.per}", "left of zero is less time: better")
     if any(each.seconds is not None for each in found.slices):
         figure = difference.changes("changes", found.slices, found.whole)
         widgets.chart(figure, "changes", difference.height(found.slices))
-        _tables.changes(found.slices, f"time of a {found.answer['per']}")
+        _tables.changes(found.slices, f"time of a {found.answer.per}")
     else:
         widgets.unknown("What changed", "where the time goes is not known on both sides")
 
 
 def _steps(found: Compared) -> None:
-    widgets.title(f"How long a {'sample' if found.answer['per'] == 'sample' else 'step'} takes",
+    widgets.title(f"How long a {'sample' if found.answer.per == 'sample' else 'step'} takes",
                 "; ".join(each.of for each in found.steps))  # fmt: skip
     if found.steps:
         widgets.chart(distribution.steps("steps", found.steps), "steps")
@@ -101,39 +101,39 @@ def _findings(comparison: ComparisonJson, a: int, b: int) -> None:
 
 def _faults(comparison: ComparisonJson, a: int, b: int) -> Iterator[str]:
     found = {
-        "gone": comparison["findings_gone"],
-        "new": comparison["findings_new"],
-        "kept": comparison["findings_kept"],
+        "gone": comparison.findings_gone,
+        "new": comparison.findings_new,
+        "kept": comparison.findings_kept,
     }
     for kind, (word, colour) in _FAULTS.items():
         run = a if kind == "gone" else b
         for each in found[kind]:
-            moved = each["a"] and each["b"] and each["a"] != each["b"]
-            weight = f"{each['a']} → {each['b']}" if moved else each["severity"]
-            rule = safe(each["rule"])
+            moved = each.a and each.b and each.a != each.b
+            weight = f"{each.a} → {each.b}" if moved else each.severity
+            rule = safe(each.rule)
             link = f'<a class="w-sub w-mono" href="fix?run={run}&amp;finding={rule}">{rule}</a>'
             chip = f'<span class="w-chip" style="background:{colour}">{word}</span>'
             yield (
-                f"<tr><td class=k>{chip}</td><td>{safe(each['title'])}<br>{link}</td>"
+                f"<tr><td class=k>{chip}</td><td>{safe(each.title)}<br>{link}</td>"
                 f"<td class=n>{safe(weight)}</td></tr>"
             )
 
 
 def _not_judged(comparison: ComparisonJson) -> Iterator[str]:
-    for each in comparison["findings_unknown"]:
-        where = "A" if each["a"] is None else "B"
+    for each in comparison.findings_unknown:
+        where = "A" if each.a is None else "B"
         yield (
-            f"<tr><td class=k>?</td><td>{safe(each['title'])}<div class=w-sub>{where}"
-            f" {safe(each['why_unknown'])}</div></td><td class=n>{safe(each['severity'])}</td></tr>"
+            f"<tr><td class=k>?</td><td>{safe(each.title)}<div class=w-sub>{where}"
+            f" {safe(each.why_unknown)}</div></td><td class=n>{safe(each.severity)}</td></tr>"
         )
 
 
 def _kernels(found: Compared) -> None:
-    widgets.title(f"What ran in a {found.answer['per']}")
+    widgets.title(f"What ran in a {found.answer.per}")
     if found.why_no_kernels:
         widgets.unknown("What ran", found.why_no_kernels)
     elif found.kernels:
-        _tables.changes(found.kernels, found.answer["kernels_are"])
+        _tables.changes(found.kernels, found.answer.kernels_are)
     else:
         write('<p class="w-note">No kernel changed notably.</p>')
 
@@ -144,6 +144,6 @@ def _figures(found: Compared) -> None:
         _tables.changes(found.figures, "")
     if found.why_no_energy:
         write(markup.note(found.why_no_energy))
-    if found.answer["setup"]:
+    if found.answer.setup:
         widgets.title("Different set-up")
-        _tables.table([(each["name"], each["a"], each["b"]) for each in found.answer["setup"]])
+        _tables.table([(each.name, each.a, each.b) for each in found.answer.setup])

@@ -79,19 +79,19 @@ def listing(*, as_json: bool) -> None:
 
 def _row(kept: Baseline, path: Path) -> BaselineJson:
     paces = sorted(side.pace.middle_ns for side in kept.sides if side.pace is not None)
-    return {
-        "name": kept.name,
-        "path": str(path),
-        "saved_ms": kept.saved_ms,
-        "runs": [side.label for side in kept.sides],
-        "step_ns": paces[(len(paces) - 1) // 2] if paces else None,
-    }
+    return BaselineJson(
+        name=kept.name,
+        path=str(path),
+        saved_ms=kept.saved_ms,
+        runs=[side.label for side in kept.sides],
+        step_ns=paces[(len(paces) - 1) // 2] if paces else None,
+    )
 
 
 def _cells(row: BaselineJson) -> list[str]:
-    saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["saved_ms"] / 1000))
-    step = numbers.DASH if row["step_ns"] is None else clock(row["step_ns"])
-    return [row["name"], saved, step, printable(", ".join(row["runs"]))]
+    saved = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.saved_ms / 1000))
+    step = numbers.DASH if row.step_ns is None else clock(row.step_ns)
+    return [row.name, saved, step, printable(", ".join(row.runs))]
 
 
 def remove(*, name: str, as_json: bool) -> None:

@@ -198,26 +198,26 @@ def as_json(gate: Gate, baseline: str, runs: Sequence[int]) -> GateJson:
     """Return the answer of ``monitor run --gate --json``."""
     compared = answer.as_json(gate.comparison)
     rules = {fault.rule for fault in gate.new}
-    known = [*compared["findings_new"], *compared["findings_kept"]]
+    known = [*compared.findings_new, *compared.findings_kept]
     ends = gate.speedups
-    return {
-        "baseline": baseline,
-        "outcome": str(gate.outcome),
-        "is_slower": gate.is_slower,
-        "allowed_percent": gate.allowed,
-        "why_unknown": gate.why_unknown,
-        "runs": list(runs),
-        "run": runs[gate.speaks],
-        "speedup_of_runs": None if ends is None else [round(each, 4) for each in ends],
-        "findings_new": [fault for fault in known if fault["rule"] in rules],
-        "grown": None if gate.grown is None else _grown_json(gate.grown),
-        "comparison": compared,
-    }
+    return GateJson(
+        baseline=baseline,
+        outcome=str(gate.outcome),
+        is_slower=gate.is_slower,
+        allowed_percent=gate.allowed,
+        why_unknown=gate.why_unknown,
+        runs=list(runs),
+        run=runs[gate.speaks],
+        speedup_of_runs=None if ends is None else [round(each, 4) for each in ends],
+        findings_new=[fault for fault in known if fault.rule in rules],
+        grown=None if gate.grown is None else _grown_json(gate.grown),
+        comparison=compared,
+    )
 
 
 def _grown_json(grown: Grown) -> GrownJson:
     file, line, function = grown.line
-    return {
-        "file": file, "line": line, "function": function,
-        "before_ns": round(grown.before_ns), "after_ns": round(grown.after_ns),
-    }  # fmt: skip
+    return GrownJson(
+        file=file, line=line, function=function,
+        before_ns=round(grown.before_ns), after_ns=round(grown.after_ns),
+    )  # fmt: skip

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from whyidle.monitor.compare import Comparison
-from whyidle.monitor.core.contracts.comparison import DemoJson, DemoSideJson, DemoStepsJson
+from whyidle.monitor.core.contracts.comparison import DemoJson, DemoSideJson
 from whyidle.monitor.core.contracts.diagnosis import brief
 from whyidle.monitor.demo.outcome import NOT_PRINTED, Half, Outcome
 
@@ -21,41 +21,41 @@ AS_PRINTED: Final = "mean, as the program printed it"
 def as_json(outcome: Outcome) -> DemoJson:
     """Return the answer of one pair."""
     predicted = outcome.predicted
-    return {
-        "fault": outcome.pair.name,
-        "framework": outcome.pair.framework,
-        "before": _side(outcome, outcome.before, "a"),
-        "after": _side(outcome, outcome.after, "b"),
-        "predicted": None if predicted is None else [round(n, 3) for n in predicted],
-        "measured": [None if n is None else round(n, 3) for n in outcome.measured],
-        "measured_over": outcome.measured_over,
-        "as_predicted": outcome.is_as_predicted,
-        "findings_gone": outcome.gone,
-        "findings_left": outcome.left,
-        "findings_new": outcome.new,
-        "findings_not_judged": outcome.not_judged,
-        "waited_for_core": [_rounded(outcome.before.waited), _rounded(outcome.after.waited)],
-        "unknown": outcome.unknown,
-    }
+    return DemoJson(
+        fault=outcome.pair.name,
+        framework=outcome.pair.framework,
+        before=_side(outcome, outcome.before, "a"),
+        after=_side(outcome, outcome.after, "b"),
+        predicted=None if predicted is None else [round(n, 3) for n in predicted],
+        measured=[None if n is None else round(n, 3) for n in outcome.measured],
+        measured_over=outcome.measured_over,
+        as_predicted=outcome.is_as_predicted,
+        findings_gone=outcome.gone,
+        findings_left=outcome.left,
+        findings_new=outcome.new,
+        findings_not_judged=outcome.not_judged,
+        waited_for_core=[_rounded(outcome.before.waited), _rounded(outcome.after.waited)],
+        unknown=outcome.unknown,
+    )
 
 
 def _side(outcome: Outcome, half: Half, which: Which) -> DemoSideJson:
     watched = half.watched
-    return {
-        "run": watched.run,
-        "script": str(watched.script),
+    return DemoSideJson(
+        run=watched.run,
+        script=str(watched.script),
         **_steps(outcome.comparison, half, which),
-        "samples_per_s": watched.samples_per_s,
-        "top": outcome.top(half),
-        "findings": [brief(each) for each in half.findings],
-        "budget": half.diagnosis.budget,
-        "budget_source": half.diagnosis.budget_source,
-        "overhead": half.diagnosis.overhead,
-        "not_measured": half.diagnosis.not_measured,
-    }
+        samples_per_s=watched.samples_per_s,
+        top=outcome.top(half),
+        findings=[brief(each) for each in half.findings],
+        budget=half.diagnosis.budget,
+        budget_source=half.diagnosis.budget_source,
+        overhead=half.diagnosis.overhead,
+        not_measured=half.diagnosis.not_measured,
+    )
 
 
-def _steps(found: Comparison, half: Half, which: Which) -> DemoStepsJson:
+def _steps(found: Comparison, half: Half, which: Which) -> dict[str, Any]:
     """Return the median of the steps that were seen, else the mean that the program printed."""
     side, took = (found.a, found.took_a) if which == "a" else (found.b, found.took_b)
     unknown, mean, of = {}, None, None

@@ -39,15 +39,15 @@ def screen(gate: Gate, answer: GateJson, diagnosis: DiagnosisJson | None) -> str
 
 def _page(gate: Gate, answer: GateJson, diagnosis: DiagnosisJson | None) -> Iterator[str]:
     a, b = gate.comparison.a, gate.comparison.b
-    yield f"gate {printable(answer['baseline'])}: {_HEADS[gate.outcome]}"
+    yield f"gate {printable(answer.baseline)}: {_HEADS[gate.outcome]}"
     yield from _line(f"A: {a.label} of the baseline{_steps(a)}. B: {b.label}{_steps(b)}")
     if gate.comparison.steps is not None:
         allowed = f"slower ({gate.allowed:g}% are allowed). " if gate.is_slower else ""
         yield from _line(f"{allowed}{verdict(gate.comparison)}")
-    if len(gate.each) > 1 and (ends := answer["speedup_of_runs"]) is not None:
+    if len(gate.each) > 1 and (ends := answer.speedup_of_runs) is not None:
         yield from _line(f"of {len(gate.each)} runs: {ends[0]:.2f}x to {ends[1]:.2f}x as fast")
-    if answer["grown"] is not None:
-        yield from _line(f"most of it {grown(answer['grown'])}")
+    if answer.grown is not None:
+        yield from _line(f"most of it {grown(answer.grown)}")
     if gate.why_unknown is not None:
         yield from _line(f"whether it is slower is not known: {gate.why_unknown}")
     if b.pace is None:
@@ -58,7 +58,7 @@ def _page(gate: Gate, answer: GateJson, diagnosis: DiagnosisJson | None) -> Iter
         yield from _line(f"{silent} rules lacked what they judge by: a new fault may be there")
     for text in gate.comparison.warnings[:MOST_WARNINGS]:
         yield from _line(f"! {text}")
-    yield f"  more: monitor diagnose {answer['run']}"
+    yield f"  more: monitor diagnose {answer.run}"
 
 
 def _steps(side: Side) -> str:
@@ -84,18 +84,18 @@ def _new(found: Sequence[FindingJson]) -> Iterator[str]:
 
 def new_findings(answer: GateJson, diagnosis: DiagnosisJson | None) -> list[FindingJson]:
     """Return what is new in full, in the order of the diagnosis."""
-    rules = {fault["rule"] for fault in answer["findings_new"]}
+    rules = {fault.rule for fault in answer.findings_new}
     findings = [] if diagnosis is None else diagnosis.findings
     return [finding for finding in findings if finding.rule in rules]
 
 
 def grown(line: GrownJson) -> str:
     """Say where the added time is."""
-    place = f"{PurePath(line['file']).name}:{line['line']}"
-    after = clock(line["after_ns"])
-    took = change(line["before_ns"], line["after_ns"], clock) if line["before_ns"] else after
-    new = "" if line["before_ns"] else ", and was not seen before"
-    return printable(f"in {line['function']} at {place}: {took} of a step{new}")
+    place = f"{PurePath(line.file).name}:{line.line}"
+    after = clock(line.after_ns)
+    took = change(line.before_ns, line.after_ns, clock) if line.before_ns else after
+    new = "" if line.before_ns else ", and was not seen before"
+    return printable(f"in {line.function} at {place}: {took} of a step{new}")
 
 
 def _line(text: str) -> list[str]:

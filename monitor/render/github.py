@@ -34,18 +34,18 @@ def _verdict(answer: DiagnosisJson, repository: Repository) -> Iterator[str]:
 def of_gate(answer: GateJson, diagnosis: DiagnosisJson, repository: Repository) -> Iterator[str]:
     """Yield a command for each reason why a gate failed, or was not judged."""
     where: dict[str, str] = {}
-    title = f"Slower than {answer['baseline']}"
-    if (line := answer["grown"]) is not None:
-        where = dict(_at(line["file"], line["line"], repository))
-    if answer["is_slower"]:
-        low, _, high = answer["comparison"]["speedup"] or (None, None, None)
+    title = f"Slower than {answer.baseline}"
+    if (line := answer.grown) is not None:
+        where = dict(_at(line.file, line.line, repository))
+    if answer.is_slower:
+        low, _, high = answer.comparison.speedup or (None, None, None)
         bounds = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
         text = [f"A step is slower, beyond noise: {_speed(answer)}x as fast{bounds}."]
         text += [] if line is None else [f"Most of it {gate.grown(line)}."]
         yield _command("error", where, title, text)
-    elif answer["why_unknown"]:
-        text = [f"It is not known whether it is slower: {answer['why_unknown']}."]
-        yield _command("warning", where, f"Not judged: {answer['baseline']}", text)
+    elif answer.why_unknown:
+        text = [f"It is not known whether it is slower: {answer.why_unknown}."]
+        yield _command("warning", where, f"Not judged: {answer.baseline}", text)
     for finding in gate.new_findings(answer, diagnosis):
         yield _finding(finding, diagnosis, repository)
 
@@ -62,7 +62,7 @@ def of_problem(problem: Problem) -> str:
 
 
 def _speed(answer: GateJson) -> str:
-    middle = (answer["comparison"]["speedup"] or [None, None, None])[1]
+    middle = (answer.comparison.speedup or [None, None, None])[1]
     return "?" if middle is None else f"{middle:.2f}"
 
 

@@ -314,6 +314,6 @@ def _spread(summary: RunSummary, scope: Scope, subject: int) -> JsonObject:
     return {**columns, "unknown": unknown}
 
 
-def listing(name: str, rows: Iterable[Mapping[str, object]]) -> str:
+def listing(name: str, rows: Iterable[object]) -> str:
     """Return a list as one object, under its plural name."""
     return line({name: list(rows)})

@@ -209,27 +209,27 @@ def parts(budget: BudgetJson | None) -> JsonObject:
 
 def comparison(found: ComparisonJson) -> JsonObject:
     """Return whether B is faster than A beyond noise, and what became of the findings."""
-    speedup = found["speedup"]
-    abstained = found["unknown"].get("verdict") or (found["unknown"].get("speedup"))
-    is_open = found["verdict"] in {"uncertain", "unknown"}
+    speedup = found.speedup
+    abstained = found.unknown.get("verdict") or (found.unknown.get("speedup"))
+    is_open = found.verdict in {"uncertain", "unknown"}
     return {
-        "verdict": f"B is {found['verdict']}" if not is_open else found["verdict"],
+        "verdict": f"B is {found.verdict}" if not is_open else found.verdict,
         "abstained": text(abstained or "the steps do not say") if is_open else None,
         "speedup_low_middle_high": speedup,
         "step_ms_low_middle_high": {
             side: None if ns is None else [None if n is None else round(n / 1e6, 3) for n in ns]
-            for side, ns in found["step_ns"].items()
+            for side, ns in found.step_ns.items()
         },
-        "shares": _moved(found["shares"]),
-        "findings_gone": _rules(found["findings_gone"]),
-        "findings_new": _rules(found["findings_new"]),
-        "findings_kept": _rules(found["findings_kept"]),
-        "findings_unknown": _rules(found["findings_unknown"]),
+        "shares": _moved(found.shares),
+        "findings_gone": _rules(found.findings_gone),
+        "findings_new": _rules(found.findings_new),
+        "findings_kept": _rules(found.findings_kept),
+        "findings_unknown": _rules(found.findings_unknown),
         "setup": [
-            {"name": text(each["name"]), "a": text(each["a"]), "b": text(each["b"])}
-            for each in found["setup"][:MOST_RULES]
+            {"name": text(each.name), "a": text(each.a), "b": text(each.b)}
+            for each in found.setup[:MOST_RULES]
         ],
-        "warnings": [text(each) for each in found["warnings"]],
+        "warnings": [text(each) for each in found.warnings],
     }
 
 
@@ -284,10 +284,10 @@ def _matters(both: Mapping[str, float | None]) -> bool:
 def _rules(faults: list[FaultJson]) -> list[JsonObject]:
     return [
         {
-            "rule": each["rule"],
-            "severity_a": each["a"],
-            "severity_b": each["b"],
-            "why_unknown": each["why_unknown"],
+            "rule": each.rule,
+            "severity_a": each.a,
+            "severity_b": each.b,
+            "why_unknown": each.why_unknown,
         }
         for each in faults[:MOST_RULES]
     ]

@@ -102,11 +102,11 @@ def test_other_batches_are_compared_by_the_sample() -> None:
     assert found.speedup is not None
     assert found.speedup.middle == pytest.approx(1.5, rel=0.02)
     answer = as_json(found)
-    assert answer["step_ns"]["a"][1] == pytest.approx(30e6, rel=0.02)
-    assert "32 and 64" in answer["why_per"]
+    assert answer.step_ns["a"][1] == pytest.approx(30e6, rel=0.02)
+    assert "32 and 64" in answer.why_per
     # What watching took of each side stands beside it.
-    assert answer["a"]["overhead"].monitor_cores is None
-    assert answer["a"]["overhead"].unknown["monitor_cores"] == NOT_RECORDED
+    assert answer.a.overhead.monitor_cores is None
+    assert answer.a.overhead.unknown["monitor_cores"] == NOT_RECORDED
 
 
 def test_samples_a_second_must_do_where_nobody_knows_the_steps() -> None:
@@ -126,12 +126,12 @@ def test_without_steps_on_one_side_all_is_given_per_second() -> None:
     assert sum(b or 0 for _, b in times.values()) == pytest.approx(1e9)
     answer = as_json(found)
     # What is known of one side alone is shown all the same.
-    assert answer["step_ns"]["a"] is None
-    assert answer["unknown"]["step_ns.a"] == "it marks none"
-    low, middle, high = answer["step_ns"]["b"]
+    assert answer.step_ns["a"] is None
+    assert answer.unknown["step_ns.a"] == "it marks none"
+    low, middle, high = answer.step_ns["b"]
     assert low < 20e6 < high
     assert middle == pytest.approx(20e6, rel=0.02)
-    assert as_json(found)["unknown"]["speedup"] == "a.json: it marks none"
+    assert as_json(found).unknown["speedup"] == "a.json: it marks none"
 
 
 def test_the_slices_add_up_to_the_step_whatever_the_number_of_devices_and_steps() -> None:
@@ -348,8 +348,8 @@ def test_what_ran_is_not_shown_where_the_steps_are_not_those_of_the_trace() -> N
 def test_which_figure_of_the_steps_is_which_is_said() -> None:
     paused = replace(pace(*([20.0] * 9 + [60.0]) * 4), p95_ns=58e6)
     answer = as_json(compare(recorded(paused), recorded(pace(*[20.0] * 40), label="run 2")))
-    assert (answer["step_by"], answer["speedup_by"]) == ("median", "mean")
-    assert answer["step_ns"]["a"][1] == 20e6
-    assert answer["mean_step_ns"]["a"][1] == pytest.approx(24e6, rel=0.05)
-    assert answer["p95_step_ns"] == {"a": 58e6, "b": None}
-    assert answer["unknown"]["p95_step_ns.b"]
+    assert (answer.step_by, answer.speedup_by) == ("median", "mean")
+    assert answer.step_ns["a"][1] == 20e6
+    assert answer.mean_step_ns["a"][1] == pytest.approx(24e6, rel=0.05)
+    assert answer.p95_step_ns == {"a": 58e6, "b": None}
+    assert answer.unknown["p95_step_ns.b"]

@@ -55,8 +55,8 @@ def test_a_new_finding_fails_whatever_the_steps_say() -> None:
     assert not gate.is_slower
     assert [fault.rule for fault in gate.new] == ["input_starved"]
     answer = as_json(gate, "main", [7])
-    assert [fault["rule"] for fault in answer["findings_new"]] == ["input_starved"]
-    assert (answer["outcome"], answer["run"]) == ("worse", 7)
+    assert [fault.rule for fault in answer.findings_new] == ["input_starved"]
+    assert (answer.outcome, answer.run) == ("worse", 7)
 
 
 def test_a_finding_that_was_there_before_passes() -> None:

@@ -77,7 +77,7 @@ def test_recorded_pairs_lose_their_finding_and_nothing_is_made_up(
     assert found.verdict in {Verdict.UNCERTAIN, Verdict.UNKNOWN}
     answer = as_json(found)
     for which in ("a", "b"):
-        slices = answer["slices"][which]
+        slices = answer.slices[which]
         unknown = [part for part, ns in (slices or {}).items() if ns is None]
-        assert all(answer["unknown"][f"slices.{which}.{part}"] for part in unknown)
-        assert slices is not None or answer["unknown"][f"slices.{which}"]
+        assert all(answer.unknown[f"slices.{which}.{part}"] for part in unknown)
+        assert slices is not None or answer.unknown[f"slices.{which}"]

@@ -85,46 +85,46 @@ STARVED = outcome("input_starved", "torch")
 
 def test_what_was_predicted_is_put_beside_what_was_measured() -> None:
     answer = as_json(STARVED)
-    assert answer["fault"] == "input_starved"
-    assert answer["before"]["top"] == "input_starved"
-    assert answer["predicted"] == STARVED.before.findings[0].speedup
-    ratio = answer["after"]["samples_per_s"] / answer["before"]["samples_per_s"]
-    assert answer["measured"][1] == pytest.approx(ratio, abs=1e-3)
-    low, high = answer["predicted"]
-    assert answer["as_predicted"] is (0.97 * low <= ratio <= 1.03 * high)
-    assert "input_starved" in answer["findings_gone"]
+    assert answer.fault == "input_starved"
+    assert answer.before.top == "input_starved"
+    assert answer.predicted == STARVED.before.findings[0].speedup
+    ratio = answer.after.samples_per_s / answer.before.samples_per_s
+    assert answer.measured[1] == pytest.approx(ratio, abs=1e-3)
+    low, high = answer.predicted
+    assert answer.as_predicted is (0.97 * low <= ratio <= 1.03 * high)
+    assert "input_starved" in answer.findings_gone
     # What watching took is told with it, or why it is not known.
-    cost = answer["before"]["overhead"]
+    cost = answer.before.overhead
     assert (cost.monitor_cores is None) == ("monitor_cores" in cost.unknown)
 
 
 def test_an_end_that_is_not_known_is_null_with_its_reason() -> None:
     answer = as_json(STARVED)
-    assert answer["measured"][0] is None
-    assert answer["measured_over"] is None
-    assert answer["unknown"]["measured"]
-    assert answer["before"]["step_ns"][0] is None
-    assert answer["before"]["unknown"]["step_ns"]
+    assert answer.measured[0] is None
+    assert answer.measured_over is None
+    assert answer.unknown["measured"]
+    assert answer.before.step_ns[0] is None
+    assert answer.before.unknown["step_ns"]
 
 
 def test_the_middle_step_and_its_ends_are_of_one_kind() -> None:
-    answer = as_json(counted(STARVED, 20))["before"]
-    low, middle, high = answer["step_ns"]
+    answer = as_json(counted(STARVED, 20)).before
+    low, middle, high = answer.step_ns
     assert low <= middle <= high
     assert 20e6 <= middle <= 20.4e6
-    assert answer["step_ns_of"] == "median of the steps counted in the job"
+    assert answer.step_ns_of == "median of the steps counted in the job"
     # What a step takes on average, pauses included, is another number.
-    assert answer["mean_step_ns"] == round(STARVED.before.watched.step_ms * 1e6)
-    assert "step_ns" not in answer["unknown"]
+    assert answer.mean_step_ns == round(STARVED.before.watched.step_ms * 1e6)
+    assert "step_ns" not in answer.unknown
 
 
 def test_without_steps_the_mean_that_was_printed_stands_for_them_and_says_so() -> None:
     sides = [compare.of_window(each.window) for each in (STARVED.before, STARVED.after)]
     sides = [replace(side, pace=None, why_no_pace="nothing counts them") for side in sides]
-    answer = as_json(replace(STARVED, comparison=compare.compare(*sides)))["before"]
-    assert answer["step_ns"] == [None, answer["mean_step_ns"], None]
-    assert answer["step_ns_of"] == AS_PRINTED
-    assert answer["unknown"]["step_ns"] == "nothing counts them"
+    answer = as_json(replace(STARVED, comparison=compare.compare(*sides))).before
+    assert answer.step_ns == [None, answer.mean_step_ns, None]
+    assert answer.step_ns_of == AS_PRINTED
+    assert answer.unknown["step_ns"] == "nothing counts them"
 
 
 def test_the_interval_counts_the_stretches_that_it_is_drawn_from() -> None:
@@ -143,8 +143,8 @@ def test_what_other_programs_take_is_no_effect_of_the_fix() -> None:
         assert "cpu_starved" not in rules
     assert result.waits == "other programs took cores: before 1%, after 31% of the time"
     answer = as_json(result)
-    assert answer["waited_for_core"] == [0.01, 0.31]
-    assert answer["after"]["top"] != "cpu_starved"
+    assert answer.waited_for_core == [0.01, 0.31]
+    assert answer.after.top != "cpu_starved"
     page = shown(result)
     assert "other programs took cores: before 1%, after 31%" in page
     assert "new  " not in page
@@ -156,8 +156,8 @@ def test_on_a_quiet_machine_nothing_is_said_of_it() -> None:
 
 def test_a_wait_that_was_not_recorded_is_null_with_its_reason() -> None:
     answer = as_json(waiting(STARVED, None, 0.2))
-    assert answer["waited_for_core"] == [None, 0.2]
-    assert answer["unknown"]["waited_for_core"] == NO_WAITS
+    assert answer.waited_for_core == [None, 0.2]
+    assert answer.unknown["waited_for_core"] == NO_WAITS
 
 
 def test_a_pair_about_the_cores_is_judged_by_them() -> None:
@@ -169,7 +169,7 @@ def test_a_pair_about_the_cores_is_judged_by_them() -> None:
 
 def test_a_program_that_says_nothing_of_its_pace() -> None:
     result = outcome("input_starved", "torch", step_ms=None, samples_per_s=None)
-    assert as_json(result)["measured"] == [None, None, None]
+    assert as_json(result).measured == [None, None, None]
     assert result.unknown["measured"] == NOT_PRINTED
     assert NOT_PRINTED in shown(result)
 

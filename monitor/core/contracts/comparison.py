@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
+
+from msgspec import Struct
 
 from whyidle.monitor.core.contracts.diagnosis import BriefFindingJson, OverheadJson
 from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
 
 
-class PairJson(TypedDict):
+class PairJson(Struct, frozen=True, kw_only=True):
     """One number on both sides."""
 
     a: float | None
@@ -16,19 +18,25 @@ class PairJson(TypedDict):
     unknown: Unknown
 
 
-class NamedPairJson(PairJson):
+class NamedPairJson(Struct, frozen=True, kw_only=True):
     """One number on both sides, with its name."""
 
     name: str
+    a: float | None
+    b: float | None
+    unknown: Unknown
 
 
-class EnergyPairJson(PairJson):
+class EnergyPairJson(Struct, frozen=True, kw_only=True):
     """The energy per step on both sides."""
 
     unit: str
+    a: float | None
+    b: float | None
+    unknown: Unknown
 
 
-class KernelPairJson(TypedDict):
+class KernelPairJson(Struct, frozen=True, kw_only=True):
     """A kernel on both sides."""
 
     name: str
@@ -36,7 +44,7 @@ class KernelPairJson(TypedDict):
     count: PairJson
 
 
-class TransferPairJson(TypedDict):
+class TransferPairJson(Struct, frozen=True, kw_only=True):
     """The copies of one direction on both sides."""
 
     direction: str
@@ -44,7 +52,7 @@ class TransferPairJson(TypedDict):
     bytes: PairJson
 
 
-class SideJson(TypedDict):
+class SideJson(Struct, frozen=True, kw_only=True):
     """One side of a comparison."""
 
     target: str
@@ -57,7 +65,7 @@ class SideJson(TypedDict):
     unknown: Unknown
 
 
-class FaultJson(TypedDict):
+class FaultJson(Struct, frozen=True, kw_only=True):
     """A finding on one side or both, with its severity on each."""
 
     rule: str
@@ -68,7 +76,7 @@ class FaultJson(TypedDict):
     why_unknown: str | None
 
 
-class SettingJson(TypedDict):
+class SettingJson(Struct, frozen=True, kw_only=True):
     """A difference in the set-up."""
 
     name: str
@@ -80,34 +88,29 @@ class SettingJson(TypedDict):
 Ends = list[float | None]
 
 
-class TimesJson(TypedDict):
-    """How long the steps of each side took, by side."""
-
-    step_ns: dict[str, Ends | None]
-    mean_step_ns: dict[str, Ends | None]
-    p95_step_ns: dict[str, int | None]
-    step_by: Literal["median"]
-
-
-class SpeedJson(TypedDict):
-    """How the steps of B compare with those of A."""
-
-    speedup: Ends | None
-    speedup_by: str | None
-    difference_ns: Ends | None
-    median_speedup: Ends | None
-    mean_speedup: Ends | None
-
-
-class ComparisonJson(TimesJson, SpeedJson):
+class ComparisonJson(Struct, frozen=True, kw_only=True):
     """The answer of ``monitor compare --json``."""
 
-    schema: int
+    schema: int = 1
     a: SideJson
     b: SideJson
     verdict: str
+    # What all times and figures below are of: slices too are nanoseconds of it.
     per: str
     why_per: str | None
+    # How long the steps of each side took, by side.
+    step_ns: dict[str, Ends | None]
+    mean_step_ns: dict[str, Ends | None]
+    p95_step_ns: dict[str, int | None]
+    # What "step_ns" has in its middle; the speed-up may be by another, see "speedup_by".
+    step_by: Literal["median"] = "median"
+    # How the steps of B compare with those of A; by which of the two below.
+    speedup: Ends | None = None
+    speedup_by: str | None = None
+    # Of what stands in "per".
+    difference_ns: Ends | None = None
+    median_speedup: Ends | None = None
+    mean_speedup: Ends | None = None
     # By side, then by slice.
     slices: dict[str, dict[str, float | None] | None]
     shares: dict[str, dict[str, float | None] | None]
@@ -125,20 +128,16 @@ class ComparisonJson(TimesJson, SpeedJson):
     unknown: Unknown
 
 
-class DemoStepsJson(TypedDict):
-    """The time of a step on one side of a demo."""
-
-    step_ns: list[int | None]
-    step_ns_of: str | None
-    mean_step_ns: int | None
-    unknown: Unknown
-
-
-class DemoSideJson(DemoStepsJson):
+class DemoSideJson(Struct, frozen=True, kw_only=True):
     """One side of a demo."""
 
     run: int
     script: str
+    step_ns: list[int | None]
+    # Of what the middle one is.
+    step_ns_of: str | None
+    mean_step_ns: int | None
+    unknown: Unknown
     samples_per_s: float | None
     top: str | None
     findings: list[BriefFindingJson]
@@ -148,7 +147,7 @@ class DemoSideJson(DemoStepsJson):
     not_measured: dict[str, str]
 
 
-class DemoJson(TypedDict):
+class DemoJson(Struct, frozen=True, kw_only=True):
     """The answer of ``monitor demo --json``, one a line."""
 
     fault: str
@@ -167,7 +166,7 @@ class DemoJson(TypedDict):
     unknown: Unknown
 
 
-class GrownJson(TypedDict):
+class GrownJson(Struct, frozen=True, kw_only=True):
     """The line whose function takes more time of a step than it did."""
 
     file: str
@@ -177,7 +176,7 @@ class GrownJson(TypedDict):
     after_ns: int
 
 
-class GateJson(TypedDict):
+class GateJson(Struct, frozen=True, kw_only=True):
     """What became of a program since its baseline: ``gate`` of ``monitor run --gate --json``."""
 
     baseline: str
@@ -195,7 +194,7 @@ class GateJson(TypedDict):
     comparison: ComparisonJson
 
 
-class BaselineJson(TypedDict):
+class BaselineJson(Struct, frozen=True, kw_only=True):
     """A baseline, as ``monitor baseline list`` shows it."""
 
     name: str

@@ -79,7 +79,7 @@ def test_a_side_without_steps_says_which_and_why() -> None:
     assert "run 1 (before)" in (found.why_no_steps or "")
     assert [each.name for each in found.steps] == ["B: run 2 (after)"]
     assert found.is_ == "unknown"
-    assert found.answer["per"] == "second"
+    assert found.answer.per == "second"
 
 
 def test_a_side_of_which_nobody_knows_where_its_time_goes_says_so() -> None:
@@ -101,7 +101,7 @@ def test_the_distribution_is_of_the_stretches_that_count() -> None:
 
 def test_where_batches_differ_all_is_of_a_sample() -> None:
     found = of(recorded(noisy(20), batch=32.0), recorded(noisy(20), label="b", batch=64.0))
-    assert found.answer["per"] == "sample"
+    assert found.answer.per == "sample"
     assert found.steps[0].mean == pytest.approx(0.020 / 32, rel=0.02)
     assert found.steps[1].mean == pytest.approx(0.020 / 64, rel=0.02)
 
@@ -180,5 +180,5 @@ def test_energy_has_its_unit_and_is_better_when_it_is_less() -> None:
 def test_a_crowded_machine_is_warned_of() -> None:
     waits = {m.JOB_MAIN_THREAD_WAIT: 0.01}
     found = of(recorded(noisy(20), waits), recorded(noisy(10), {m.JOB_MAIN_THREAD_WAIT: 0.3}, "b"))
-    assert any("for a core" in text for text in found.answer["warnings"])
+    assert any("for a core" in text for text in found.answer.warnings)
     assert found.is_ == "unknown"
