@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from msgspec.structs import asdict
 
 from whyidle.monitor import compare
 from whyidle.monitor.app.launch import shell_code
@@ -101,7 +102,7 @@ class Gate:
         answer = gate.as_json(judged, self._baseline.name, numbers)
         summary = found[judged.speaks]
         if as_json:
-            click.echo(jsonl.line(jsonl.summary_object(summary) | {"gate": answer}))
+            click.echo(jsonl.line(asdict(jsonl.summary_object(summary)) | {"gate": answer}))
         sys.stdout.flush()
         click.echo(screen(judged, answer, summary.diagnosis), err=True)
         if self._repository is not None and summary.diagnosis is not None:

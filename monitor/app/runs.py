@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import asdict
 
 from whyidle.monitor.control import client
 from whyidle.monitor.core.contracts.trace import JsonObject
@@ -55,7 +56,7 @@ def _one(ref: str, *, as_json: bool) -> None:
     traces = _traces(summary.run.id)
     if as_json:
         listed = [_listed(trace) for trace in traces]
-        click.echo(jsonl.line(jsonl.summary_object(summary) | {"traces": listed}))
+        click.echo(jsonl.line(asdict(jsonl.summary_object(summary)) | {"traces": listed}))
         return
     show(summary, as_json=False)
     for trace in traces:

@@ -9,7 +9,13 @@ import msgspec
 
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
 from whyidle.monitor.core.contracts.diagnosis import PlaceJson, brief
-from whyidle.monitor.core.contracts.summary import AgentJson, RunJson, SummaryJson
+from whyidle.monitor.core.contracts.summary import (
+    AgentJson,
+    CompiledJson,
+    EventJson,
+    ReadBackJson,
+    SummaryJson,
+)
 from whyidle.monitor.core.contracts.trace import JsonObject, Unknown
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import PROCESS_STEPS, Metric, Scope, metrics_of
@@ -184,16 +190,15 @@ def summary_object(summary: RunSummary) -> SummaryJson:
     run, principal = summary.run, summary.principal
     inside = principal is not None and principal.inside
     training = summary.trained
-    return {
-        "summary": True,
-        "run": run.id,
-        "attached": "agent" if inside else "outside",
-        "method": principal.method if principal and inside else _outside_method(summary),
-        "steps": training.steps,
-        "verdict": None if summary.diagnosis is None else summary.diagnosis.verdict,
-        "findings": [] if summary.diagnosis is None else summary.diagnosis.findings,
-        "not_checked": None if summary.diagnosis is None else summary.diagnosis.not_checked,
-        "unknown": {
+    return SummaryJson(
+        run=run.id,
+        attached="agent" if inside else "outside",
+        method=principal.method if principal and inside else _outside_method(summary),
+        steps=training.steps,
+        verdict=None if summary.diagnosis is None else summary.diagnosis.verdict,
+        findings=[] if summary.diagnosis is None else summary.diagnosis.findings,
+        not_checked=None if summary.diagnosis is None else summary.diagnosis.not_checked,
+        unknown={
             **({} if training.steps is not None else {"steps": _no_steps(summary)}),
             **({} if summary.diagnosis else {"findings": _not_diagnosed(summary)}),
             **({} if summary.diagnosis else {"not_checked": _not_diagnosed(summary)}),
@@ -205,14 +210,28 @@ def summary_object(summary: RunSummary) -> SummaryJson:
             **({} if summary.trace else {"trace": NO_TRACE}),
             **_no_agents(len(summary.watched), summary.not_entered),
         },
-        **head(summary),
-        "training": _trained(training, summary.why_not_trained),
-        "agents": [_watched(w) for w in summary.watched],
-        "where": _places(summary.where) or None,
-        "where_pid": summary.where_of.pid if summary.where_of else None,
-        "compiled": [each.as_json() for each in summary.compiled] or None,
-        "reads": [each.as_json() for each in summary.reads] or None,
-        "gpus": [
+        label=run.label,
+        pid=run.target_pid,
+        hostname=run.host,
+        script=run.script,
+        framework=run.framework,
+        python=run.python,
+        user=run.user,
+        container=run.container,
+        command=run.command,
+        started_ms=run.started_ms,
+        ended_ms=run.ended_ms,
+        end=run.end_reason,
+        exit_code=run.exit_code,
+        seconds=round(summary.seconds, 3),
+        ticks=summary.ticks,
+        training=_trained(training, summary.why_not_trained),
+        agents=[_watched(w) for w in summary.watched],
+        where=_places(summary.where) or None,
+        where_pid=summary.where_of.pid if summary.where_of else None,
+        compiled=[CompiledJson(**asdict(each)) for each in summary.compiled] or None,
+        reads=[ReadBackJson(**asdict(each)) for each in summary.reads] or None,
+        gpus=[
             {
                 "index": g.idx,
                 "name": g.name,
@@ -222,37 +241,37 @@ def summary_object(summary: RunSummary) -> SummaryJson:
             }
             for g in summary.gpus
         ],
-        "gpu_problem": summary.gpu_problem,
-        "energy": energy_of(summary),
-        "job": _spread(summary, Scope.JOB, run.id),
-        "host": _spread(summary, Scope.HOST, run.id),
-        "monitor": _spread(summary, Scope.MONITOR, run.id),
-        "overhead": None if summary.diagnosis is None else summary.diagnosis.overhead,
-        "events": [
-            {"ts_ms": e.ts_ms, "kind": e.kind, "severity": e.severity, "text": e.text}
+        gpu_problem=summary.gpu_problem,
+        energy=energy_of(summary),
+        job=_spread(summary, Scope.JOB, run.id),
+        host=_spread(summary, Scope.HOST, run.id),
+        monitor=_spread(summary, Scope.MONITOR, run.id),
+        overhead=None if summary.diagnosis is None else summary.diagnosis.overhead,
+        events=[
+            EventJson(ts_ms=e.ts_ms, kind=e.kind, severity=e.severity, text=e.text)
             for e in summary.events
         ],
-        "more_events": summary.more_events,
-        "trace": summary.trace,
-        "trouble": summary.trouble,
-        "defects": dict(summary.defects),
-    }
+        more_events=summary.more_events,
+        trace=summary.trace,
+        trouble=summary.trouble,
+        defects=dict(summary.defects),
+    )
 
 
 def _watched(watched: Watched) -> AgentJson:
-    return {
-        "pid": watched.pid,
-        "rank": watched.rank,
-        "method": watched.method,
-        "refused": watched.refused,
-        "next_step": watched.next_step,
-        "stops_ms": list(watched.stops_ms),
-        "framework": watched.frameworks or None,
-        "unknown": {
+    return AgentJson(
+        pid=watched.pid,
+        rank=watched.rank,
+        method=watched.method,
+        refused=watched.refused,
+        next_step=watched.next_step,
+        stops_ms=list(watched.stops_ms),
+        framework=watched.frameworks or None,
+        unknown={
             **({} if watched.rank is not None else {"rank": NO_RANK}),
             **({} if watched.frameworks else {"framework": _no_framework(watched)}),
         },
-    }
+    )
 
 
 def _no_framework(watched: Watched) -> str:
@@ -273,28 +292,6 @@ def _trained(training: Trained, why_not: Callable[[str], str]) -> JsonObject:
 
 def _outside_method(summary: RunSummary) -> str:
     return METHOD if summary.gpus else METHOD_NO_GPU
-
-
-def head(summary: RunSummary) -> RunJson:
-    """Return which job was watched, and for how long."""
-    run = summary.run
-    return {
-        "label": run.label,
-        "pid": run.target_pid,
-        "hostname": run.host,
-        "script": run.script,
-        "framework": run.framework,
-        "python": run.python,
-        "user": run.user,
-        "container": run.container,
-        "command": run.command,
-        "started_ms": run.started_ms,
-        "ended_ms": run.ended_ms,
-        "end": run.end_reason,
-        "exit_code": run.exit_code,
-        "seconds": round(summary.seconds, 3),
-        "ticks": summary.ticks,
-    }
 
 
 def _spread(summary: RunSummary, scope: Scope, subject: int) -> JsonObject:

@@ -170,13 +170,13 @@ def _gpu_line(summary: RunSummary, gpu: Gpu) -> str:
 def _energy_line(summary: RunSummary) -> Iterator[str]:
     """Yield what the GPUs used in all, where that is known."""
     used = energy_of(summary)
-    parts = [] if used["joules"] is None else [numbers.show(used["joules"], "joules")]
-    if used["joules_per_step"] is not None:
-        parts.append(f"{numbers.show(used['joules_per_step'], 'joules')} a step")
-    if used["money"] is not None:
-        parts.append(numbers.money(used["money"], used["currency"]))
+    parts = [] if used.joules is None else [numbers.show(used.joules, "joules")]
+    if used.joules_per_step is not None:
+        parts.append(f"{numbers.show(used.joules_per_step, 'joules')} a step")
+    if used.money is not None:
+        parts.append(numbers.money(used.money, used.currency))
     if parts:
-        yield f"  energy   {', '.join(parts)}, in {used['gpu_hours']:.3g} GPU hours"
+        yield f"  energy   {', '.join(parts)}, in {used.gpu_hours:.3g} GPU hours"
 
 
 def _job_line(summary: RunSummary) -> str:

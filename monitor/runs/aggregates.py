@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from whyidle.monitor.core.contracts.summary import CompiledJson, ReadBackJson
-
 MOST = 20
 
 
@@ -26,19 +24,6 @@ class Compiled:
     file: str | None
     line: int | None
 
-    def as_json(self) -> CompiledJson:
-        """Return it as a summary has it."""
-        return {
-            "framework": self.framework,
-            "function": self.function,
-            "count": self.count,
-            "ns": self.ns,
-            "cached": self.cached,
-            "reason": self.reason,
-            "file": self.file,
-            "line": self.line,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
@@ -50,17 +35,6 @@ class ReadBack:
     function: str
     count: int
     ns: int
-
-    def as_json(self) -> ReadBackJson:
-        """Return it as a summary has it."""
-        return {
-            "kind": self.kind,
-            "file": self.file,
-            "line": self.line,
-            "function": self.function,
-            "count": self.count,
-            "ns": self.ns,
-        }
 
 
 def compiled(events: Iterable[Mapping[str, Any]]) -> tuple[Compiled, ...]:

@@ -29,14 +29,14 @@ def energy_of(summary: RunSummary) -> RunEnergyJson:
         "joules_per_step": None if joules and steps else NO_STEPS if joules else NO_POWER,
         "money": why,
     }
-    return {
-        "joules": joules,
-        "joules_per_step": joules / steps if joules and steps else None,
-        "gpu_hours": round(hours, 6),
-        "money": money,
-        "currency": prices.currency,
-        "unknown": {name: reason for name, reason in reasons.items() if reason is not None},
-    }
+    return RunEnergyJson(
+        joules=joules,
+        joules_per_step=joules / steps if joules and steps else None,
+        gpu_hours=round(hours, 6),
+        money=money,
+        currency=prices.currency,
+        unknown={name: reason for name, reason in reasons.items() if reason is not None},
+    )
 
 
 def _joules(summary: RunSummary, gpu: Gpu) -> float | None:

@@ -96,7 +96,7 @@ def test_plain_lines_name_the_line_of_code_and_steer_no_terminal() -> None:
 )
 def test_a_process_without_an_agent_is_not_said_to_have_one(method: str, why: str) -> None:
     watched = Watched(1, None, method, method != "outside", (), None, None)
-    assert jsonl._watched(watched)["unknown"]["framework"] == why
+    assert jsonl._watched(watched).unknown["framework"] == why
 
 
 def test_a_tick_of_json_has_each_process_with_its_reasons() -> None:
@@ -209,7 +209,7 @@ def test_why_nothing_is_entered_is_said_once_with_what_comes_next() -> None:
     info = {"not_entered": {"what": why.what, "next_step": why.next_step}}
     found = replace(run_summary(), run=Run(id=1, target_pid=1, info=info, end_reason="stopped"))
     assert f"  agent    none. {why.what} {why.next_step}" in plain.summary_page(found)
-    assert jsonl.summary_object(found)["unknown"]["agents"] == f"{why.what} {why.next_step}"
+    assert jsonl.summary_object(found).unknown["agents"] == f"{why.what} {why.next_step}"
 
 
 def test_what_was_on_its_way_is_reported_when_it_is_settled() -> None:
@@ -246,19 +246,19 @@ def test_the_page_says_why_nothing_was_inside_and_what_to_type() -> None:
 
 def test_the_summary_names_the_method_of_the_target_or_of_the_first_inside() -> None:
     inside_both = jsonl.summary_object(run_summary(entry(pid=2, method="run"), entry()))
-    assert (inside_both["attached"], inside_both["method"]) == ("agent", "ptrace")
+    assert (inside_both.attached, inside_both.method) == ("agent", "ptrace")
     worker = jsonl.summary_object(run_summary(OUT, entry(pid=2, method="run")))
-    assert (worker["attached"], worker["method"]) == ("agent", "run")
-    assert worker["agents"][0]["next_step"] == "kill -CONT 1"
+    assert (worker.attached, worker.method) == ("agent", "run")
+    assert worker.agents[0].next_step == "kill -CONT 1"
     nobody = jsonl.summary_object(run_summary(OUT))
-    assert (nobody["attached"], nobody["method"]) == ("outside", "procfs")
-    assert nobody["steps"] is None
-    assert nobody["unknown"]["steps"]
+    assert (nobody.attached, nobody.method) == ("outside", "procfs")
+    assert nobody.steps is None
+    assert nobody.unknown["steps"]
     none = jsonl.summary_object(replace(run_summary(), where=(), more_events=7))
-    assert none["attached"] == "outside"
-    assert (none["where"], none["more_events"]) == (None, 7)
-    assert none["unknown"]["where"]
-    assert none["agents"] == []
+    assert none.attached == "outside"
+    assert (none.where, none.more_events) == (None, 7)
+    assert none.unknown["where"]
+    assert none.agents == []
 
 
 @pytest.mark.parametrize(

@@ -252,8 +252,8 @@ def test_a_job_without_an_optimizer_has_its_samples_and_the_reason() -> None:
     run = replace(run_summary(counted=sums), unknown=unknown)
     assert f"  steps    2.6k samples/s; steps unknown: {reason}\n" in plain.summary_page(run)
     summary = jsonl.summary_object(run)
-    assert summary["unknown"]["steps"] == summary["training"]["unknown"]["steps"] == reason
-    assert summary["training"]["unknown"]["step_p50_s"] == NO_STEPS
+    assert summary.unknown["steps"] == summary.training["unknown"]["steps"] == reason
+    assert summary.training["unknown"]["step_p50_s"] == NO_STEPS
 
 
 def test_the_line_that_reads_values_is_shown_where_that_takes_time() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,34 +52,34 @@ def test_the_gpus_of_the_job_by_their_counters_or_their_power(
 ) -> None:
     counter, power, other = {m.GPU_ENERGY: 1.8e6}, {m.GPU_POWER: 500.0}, {m.GPU_ENERGY: 9e9}
     summary = recorded(tmp_path, counter, power, other, owned=("0", "1"))
-    found = jsonl.summary_object(summary)["energy"]
-    assert found["joules"] == pytest.approx(3.6e6)
-    assert found["joules_per_step"] == pytest.approx(7200.0)
-    assert found["gpu_hours"] == pytest.approx(2.0)
-    assert found["unknown"] == {"money": prices.NO_PRICE}
+    found = jsonl.summary_object(summary).energy
+    assert found.joules == pytest.approx(3.6e6)
+    assert found.joules_per_step == pytest.approx(7200.0)
+    assert found.gpu_hours == pytest.approx(2.0)
+    assert found.unknown == {"money": prices.NO_PRICE}
     monkeypatch.setenv(prices.KWH, "0.3")
     monkeypatch.setenv(prices.GPU_HOUR, "2")
     monkeypatch.setenv(prices.CURRENCY, "EUR")
-    assert jsonl.summary_object(summary)["energy"]["money"] == pytest.approx(0.3 + 4.0)
+    assert jsonl.summary_object(summary).energy.money == pytest.approx(0.3 + 4.0)
     (line,) = (x for x in summary_page(summary).splitlines() if x.startswith("  energy"))
     assert line == "  energy   3.6 MJ, 7.2 kJ a step, 4.30 EUR, in 2 GPU hours"
 
 
 def test_one_gpu_without_power_leaves_the_whole_unknown(tmp_path: Path) -> None:
     summary = recorded(tmp_path, {m.GPU_ENERGY: 1.8e6}, {m.GPU_UTILISATION: 0.5}, owned=("0", "1"))
-    found = jsonl.summary_object(summary)["energy"]
-    assert found["joules"] is None
-    assert "neither energy nor power" in found["unknown"]["joules"]
+    found = jsonl.summary_object(summary).energy
+    assert found.joules is None
+    assert "neither energy nor power" in found.unknown["joules"]
     assert "  energy" not in summary_page(summary)
 
 
 def test_a_job_without_a_gpu_has_none(tmp_path: Path) -> None:
     found = jsonl.summary_object(recorded(tmp_path, owned=()))
-    assert found["energy"]["joules"] is None
-    assert found["energy"]["unknown"]["money"] == "no GPU of the job was read"
+    assert found.energy.joules is None
+    assert found.energy.unknown["money"] == "no GPU of the job was read"
     # It was not diagnosed here.
-    assert found["overhead"] is None
-    json.dumps(found)
+    assert found.overhead is None
+    jsonl.line(found)
 
 
 def test_the_summary_says_what_traces_cost(tmp_path: Path) -> None:
@@ -89,5 +88,5 @@ def test_the_summary_says_what_traces_cost(tmp_path: Path) -> None:
     cost = structs.replace(diagnosis.overhead, traces=3, traces_held_s=0.041)
     found = replace(summary, diagnosis=structs.replace(diagnosis, overhead=cost))
     assert ", 41.0 ms for the last 3 traces" in summary_page(found)
-    assert jsonl.summary_object(found)["overhead"] == cost
+    assert jsonl.summary_object(found).overhead == cost
     assert "traces" not in summary_page(replace(summary, diagnosis=diagnosis))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
+
+from msgspec import Struct
 
 from whyidle.monitor.core.contracts.diagnosis import (
     FindingJson,
@@ -14,9 +16,77 @@ from whyidle.monitor.core.contracts.diagnosis import (
 from whyidle.monitor.core.contracts.trace import JsonObject, LastTraceJson, Unknown
 
 
-class RunJson(TypedDict):
-    """Which job was watched, and for how long."""
+class AgentJson(Struct, frozen=True, kw_only=True):
+    """How one process was watched."""
 
+    pid: int
+    rank: int | None
+    method: str
+    refused: str | None
+    next_step: str | None
+    stops_ms: list[float]
+    framework: dict[str, JsonObject] | None
+    unknown: Unknown
+
+
+class CompiledJson(Struct, frozen=True, kw_only=True):
+    """All compilations of one function from one line."""
+
+    framework: str
+    function: str
+    count: int
+    ns: int
+    cached: int
+    reason: str | None
+    file: str | None
+    line: int | None
+
+
+class ReadBackJson(Struct, frozen=True, kw_only=True):
+    """All sampled reads of one line."""
+
+    kind: str
+    file: str
+    line: int
+    function: str
+    count: int
+    ns: int
+
+
+class RunEnergyJson(Struct, frozen=True, kw_only=True):
+    """What the job's GPUs used over the whole recording."""
+
+    joules: float | None
+    joules_per_step: float | None
+    gpu_hours: float
+    money: float | None
+    currency: str
+    unknown: Unknown
+
+
+class EventJson(Struct, frozen=True, kw_only=True):
+    """Something that happened once."""
+
+    ts_ms: int
+    kind: str
+    severity: str
+    text: str
+
+
+class SummaryJson(Struct, frozen=True, kw_only=True):
+    """SUMMARY: the last object of ``monitor attach --json``, and ``monitor runs RUN --json``."""
+
+    summary: Literal[True] = True
+    run: int
+    attached: Literal["agent", "outside"]
+    method: str
+    steps: int | None
+    # ``None`` where it could not be diagnosed.
+    verdict: VerdictJson | None
+    findings: list[FindingJson]
+    not_checked: list[NotCheckedJson] | None
+    unknown: Unknown
+    # Which job was watched, and for how long.
     label: str | None
     pid: int | None
     hostname: str | None
@@ -32,78 +102,6 @@ class RunJson(TypedDict):
     exit_code: int | None
     seconds: float
     ticks: int
-
-
-class AgentJson(TypedDict):
-    """How one process was watched."""
-
-    pid: int
-    rank: int | None
-    method: str
-    refused: str | None
-    next_step: str | None
-    stops_ms: list[float]
-    framework: dict[str, JsonObject] | None
-    unknown: Unknown
-
-
-class CompiledJson(TypedDict):
-    """All compilations of one function from one line."""
-
-    framework: str
-    function: str
-    count: int
-    ns: int
-    cached: int
-    reason: str | None
-    file: str | None
-    line: int | None
-
-
-class ReadBackJson(TypedDict):
-    """All sampled reads of one line."""
-
-    kind: str
-    file: str
-    line: int
-    function: str
-    count: int
-    ns: int
-
-
-class RunEnergyJson(TypedDict):
-    """What the job's GPUs used over the whole recording."""
-
-    joules: float | None
-    joules_per_step: float | None
-    gpu_hours: float
-    money: float | None
-    currency: str
-    unknown: Unknown
-
-
-class EventJson(TypedDict):
-    """Something that happened once."""
-
-    ts_ms: int
-    kind: str
-    severity: str
-    text: str
-
-
-class SummaryJson(RunJson):
-    """SUMMARY: the last object of ``monitor attach --json``, and ``monitor runs RUN --json``."""
-
-    summary: bool
-    run: int
-    attached: Literal["agent", "outside"]
-    method: str
-    steps: int | None
-    # ``None`` where it could not be diagnosed.
-    verdict: VerdictJson | None
-    findings: list[FindingJson]
-    not_checked: list[NotCheckedJson] | None
-    unknown: Unknown
     training: JsonObject
     agents: list[AgentJson]
     where: list[PlaceJson] | None
