@@ -63,7 +63,7 @@ def around(place: PlaceJson, run: Run) -> Code | str:
     shown = tuple(each[:LONGEST_LINE] for each in lines[first - 1 : line + AROUND])
     caveats = [] if demo else list(_of_the_file(run, changed_ms))
     if not _is_inside(text, line, place.function):
-        caveats.append(f"{place['function']} is not at this line")
+        caveats.append(f"{place.function} is not at this line")
     return Code(first, shown, line, tuple(caveats))
 
 
