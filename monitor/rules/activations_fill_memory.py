@@ -36,8 +36,7 @@ from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.checkpoints import in_checkpoint
-from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.memory import DeviceMemory, device_memory, in_checkpoint
 from whyidle.monitor.signals.window import Window
 
 # Of what there is; the rest is room for other temporaries.

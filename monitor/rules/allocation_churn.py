@@ -54,7 +54,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.pages import FAULT_S, PAGE
+from whyidle.monitor.signals.memory import FAULT_S, PAGE
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import of_slice, own, seen

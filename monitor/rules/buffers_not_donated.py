@@ -45,7 +45,7 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.pages import FAULT_S
+from whyidle.monitor.signals.memory import FAULT_S
 from whyidle.monitor.signals.window import Window
 
 # Smaller states are not worth a line, on any device.

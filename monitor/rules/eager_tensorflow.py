@@ -45,9 +45,9 @@ from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.eager import eager_time
+from whyidle.monitor.signals.gain import busy
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.user_lines import asking, own
-from whyidle.monitor.signals.waiting import busy
 from whyidle.monitor.signals.window import Window
 
 # Less is an operation here and there beside a graph: counters, summaries, a metric.

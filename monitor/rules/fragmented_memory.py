@@ -30,7 +30,7 @@ from typing import Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.device_memory import device_memory
+from whyidle.monitor.signals.memory import device_memory
 from whyidle.monitor.signals.window import Window
 
 # Of what the allocator holds, in pieces: with allocations that fail, and without any.

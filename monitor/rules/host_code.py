@@ -51,7 +51,7 @@ from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals import own_waits
+from whyidle.monitor.signals import serving
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow, by_line
 from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.asides import is_aside
@@ -69,7 +69,7 @@ MOST_PLACES: Final = 3
 def detect(window: Window) -> Verdict:
     """Judge the function of the user's that most of the host's own work is in."""
     account = window.sampled
-    account = own_waits.own(window, account)
+    account = serving.own(window, account)
     rows = _of_one_place(account)
     surely = sum(row.share for row in rows if _is_own(account, row))
     if surely < LEAST:

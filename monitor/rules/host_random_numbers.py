@@ -45,9 +45,8 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
-from whyidle.monitor.signals.gain import Side, comes_back
+from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 
 # Smaller shares are within the error of some hundred stack samples.

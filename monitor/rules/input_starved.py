@@ -84,9 +84,9 @@ from whyidle.monitor.signals.loading_cause import (
     cause_of,
 )
 from whyidle.monitor.signals.loading_kinds import LoadKind
-from whyidle.monitor.signals.own_waits import others_run, trains
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
+from whyidle.monitor.signals.serving import others_run, trains
 from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import asking, fetches, of_main, of_slice, own, seen
 from whyidle.monitor.signals.window import Window

@@ -53,11 +53,17 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.awaited import NOTHING_TO_DO, Awaited, awaited, in_training
-from whyidle.monitor.signals.quiet import are_known, may_be_coming, works
+from whyidle.monitor.signals.awaited import (
+    NOTHING_TO_DO,
+    Awaited,
+    are_known,
+    awaited,
+    in_training,
+    may_be_coming,
+    works,
+)
 from whyidle.monitor.signals.serving import OF_ANYTHING, ORDERS, learns
-from whyidle.monitor.signals.standstill import Stand, Standstill, missing
-from whyidle.monitor.signals.stopped import Stopped
+from whyidle.monitor.signals.standstill import Stand, Standstill, Stopped, missing
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 

@@ -33,11 +33,10 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import ReadBack
-from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.sampling import step_samples
+from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
+from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.waiting import busy, idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
 
 # A tenth of a millisecond on the way, at 10 GB/s.

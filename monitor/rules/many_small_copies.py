@@ -49,10 +49,9 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
-from whyidle.monitor.signals.gain import Side, comes_back
+from whyidle.monitor.signals.gain import Side, busy, comes_back
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import of_slice, own, seen
-from whyidle.monitor.signals.waiting import busy
 from whyidle.monitor.signals.window import Window
 
 # A batch of a transformer is five arrays, that of a model with many inputs ten.

@@ -33,7 +33,7 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, V
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.host_memory import room_on_host
+from whyidle.monitor.signals.memory import room_on_host
 from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.signals.user_lines import kept
 from whyidle.monitor.signals.window import Window

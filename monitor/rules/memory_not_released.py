@@ -42,7 +42,7 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.device_memory import device_memory
+from whyidle.monitor.signals.memory import device_memory
 from whyidle.monitor.signals.recorded import GpuUser, SeenGpu
 from whyidle.monitor.signals.window import Window
 

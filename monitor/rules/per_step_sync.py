@@ -45,11 +45,10 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.sampling import step_samples
+from whyidle.monitor.signals.gain import Side, comes_back, idle_slice
+from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.waiting import idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
 
 # Every second step: what is read less often is logging.

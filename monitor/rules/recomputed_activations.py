@@ -50,9 +50,7 @@ from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import Chain, CodeLine
-from whyidle.monitor.signals.checkpoints import in_checkpoint
-from whyidle.monitor.signals.device_memory import device_memory
-from whyidle.monitor.signals.host_memory import room_on_host
+from whyidle.monitor.signals.memory import device_memory, in_checkpoint, room_on_host
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window

@@ -29,7 +29,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.memory import DeviceMemory, device_memory
 from whyidle.monitor.signals.window import Window
 
 # Of a device: less is not what fills it.

@@ -48,7 +48,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals import julia
-from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.memory import DeviceMemory, device_memory
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice, own

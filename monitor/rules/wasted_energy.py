@@ -30,8 +30,8 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, V
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.prices import Prices
 from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.gain import busy
 from whyidle.monitor.signals.trust import counted
-from whyidle.monitor.signals.waiting import busy
 from whyidle.monitor.signals.window import Window
 
 # D3 wants more than 85% utilisation.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.contracts.trace import JsonObject
@@ -21,6 +21,15 @@ MOST_FINE: Final = 20
 # Of the samples of a chain: known, waited, locked, blocked.
 STATES: Final = 4
 MOST_TOLD: Final = MOST_FINE * MOST_LOOKS
+K = TypeVar("K", bound=Hashable)
+
+
+def summed(parts: Iterable[tuple[K, float]]) -> dict[K, float]:
+    """Add up the parts of each key, the largest sum first."""
+    found: dict[K, float] = {}
+    for key, part in parts:
+        found[key] = found.get(key, 0.0) + part
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 class CodeLine(NamedTuple):
@@ -47,9 +56,14 @@ class Chain(NamedTuple):
     marked: str | None = None
 
     @property
+    def user(self) -> CodeLine | None:
+        """The user's innermost line; ``None``: no code of the user's."""
+        return self.frames[0] if self.frames else None
+
+    @property
     def innermost(self) -> CodeLine | None:
         """The innermost line that was seen, in anybody's code."""
-        return self.leaf or (self.frames[0] if self.frames else None)
+        return self.leaf or self.user
 
 
 @dataclass(slots=True)
@@ -75,6 +89,10 @@ class Counts:
         self.locked += locked
         self.blocked += blocked
         self.when |= when
+
+    def of(self, state: float) -> float:
+        """Return how many of all samples are of a state, by those that say so; 0: none says so."""
+        return self.samples * state / self.known if self.known else 0.0
 
 
 class StackSamples:
@@ -123,13 +141,22 @@ class StackSamples:
         """Count some samples of one chain; ``states``: the other numbers of ``Counts``."""
         self.chains.setdefault(chain, Counts()).add(samples, *states, when=when)
 
+    def of_chains(self, wanted: Callable[[Chain], bool]) -> StackSamples:
+        """Return the samples of some chains; in which looks they were is left out."""
+        found = StackSamples()
+        for chain, n in self.chains.items():
+            if wanted(chain):
+                found.samples += n.samples
+                found.count(chain, n.samples, n.known, n.waited, n.locked, n.blocked)
+        return found
+
     def lines(self, most: int = MOST_LINES) -> tuple[SourceLine, ...]:
         """Return the user's innermost lines, most first."""
-        return self._top(((c.frames[0] if c.frames else None, n) for c, n in self._items), most)
+        return self._top(lambda chain: chain.user, most)
 
     def leaves(self, most: int = MOST_LINES) -> tuple[SourceLine, ...]:
         """Return where the thread was in anybody's code, most first."""
-        return self._top(((c.leaf, n) for c, n in self._items), most)
+        return self._top(lambda chain: chain.leaf, most)
 
     def running(self, most: int = MOST_LINES) -> tuple[SourceLine, ...]:
         """Return the user's innermost lines by how often the thread ran there, most first.
@@ -137,31 +164,25 @@ class StackSamples:
         Their shares are of the samples in which it ran; all of a chain's count where it does not
         say.
         """
-        found: dict[CodeLine, float] = {}
-        whole = 0.0
-        for chain, n in self.chains.items():
-            ran = n.samples * (1 - n.waited / n.known) if n.known else n.samples
-            whole += ran
-            if ran and chain.frames:
-                found[chain.frames[0]] = found.get(chain.frames[0], 0.0) + ran
-        first = sorted(found.items(), key=lambda item: -item[1])[:most]
-        return tuple(SourceLine(*place, ran / whole) for place, ran in first)
-
-    @property
-    def _items(self) -> Iterable[tuple[Chain, float]]:
-        return ((chain, counts.samples) for chain, counts in self.chains.items())
+        ran = [
+            (chain.user, n.samples * (1 - n.waited / n.known) if n.known else n.samples)
+            for chain, n in self.chains.items()
+        ]
+        whole = sum(n for _, n in ran)
+        found = summed((line, n) for line, n in ran if n and line is not None)
+        return tuple(SourceLine(*line, n / whole) for line, n in [*found.items()][:most])
 
     def _top(
-        self, places: Iterable[tuple[CodeLine | None, float]], most: int
+        self, place_of: Callable[[Chain], CodeLine | None], most: int
     ) -> tuple[SourceLine, ...]:
-        found: dict[CodeLine, float] = {}
-        for place, samples in places:
-            if place is not None:
-                found[place] = found.get(place, 0) + samples
+        found = summed(
+            (place, counts.samples)
+            for chain, counts in self.chains.items()
+            if (place := place_of(chain)) is not None
+        )
         # A liar may count more lines than samples.
         whole = max(1, self.samples, sum(found.values()))
-        first = sorted(found.items(), key=lambda item: -item[1])[:most]
-        return tuple(SourceLine(*place, samples / whole) for place, samples in first)
+        return tuple(SourceLine(*place, n / whole) for place, n in [*found.items()][:most])
 
     def packed(self, most_bytes: int, most_rows: int = MOST_ROWS) -> JsonObject:
         """Return what is kept of it, the most frequent chains first; each file is named once."""

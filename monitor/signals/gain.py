@@ -16,9 +16,9 @@ from whyidle.monitor.core.finding import MOST_LOST, Gain
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.cores import FULL, Runner
-from whyidle.monitor.signals.waiting import busy
 
 if TYPE_CHECKING:
+    from whyidle.monitor.signals.traced import Traced
     from whyidle.monitor.signals.window import Window
 
 
@@ -33,6 +33,19 @@ class Side(StrEnum):
     GPU = "gpu"
     # Cores, not shares of the time: others compute on them.
     CORES = "cores"
+
+
+def busy(trace: Traced) -> float:
+    """Return the share of the time in which the device works or copies."""
+    parts = (trace.share(part) for part in Slice if not part.idle)
+    return sum(part.value for part in parts if part is not None)
+
+
+def idle_slice(trace: Traced | None) -> Slice:
+    """Return the slice that holds most of what the device does nothing in, for no named cause."""
+    parts = (Slice.IDLE_DISPATCH, Slice.IDLE_SYNC, Slice.IDLE_UNKNOWN)
+    shares = {} if trace is None else {part: trace.share(part) for part in parts}
+    return max(parts, key=lambda part: share.value if (share := shares.get(part)) else 0.0)
 
 
 def comes_back(window: Window, low: float, high: float, side: Side) -> Gain:

@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.core.ranks import Arrivals, Floats, Ranks, Who, judge
-from whyidle.monitor.signals.rank_seen import LEAST_LOOKS
-from whyidle.monitor.signals.ranks import FEW, RankAccount
+from whyidle.monitor.signals.ranks import FEW, LEAST_LOOKS, RankAccount
 
 # A share of fewer samples is hardly one.
 SAMPLES_OF_ONE: Final = 8

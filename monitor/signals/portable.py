@@ -15,10 +15,16 @@ from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.opening import estimated
-from whyidle.monitor.signals.rank_seen import RankSeen
-from whyidle.monitor.signals.recorded import GpuUser, Helper, Recorded, SeenGpu, Serving, Trend
-from whyidle.monitor.signals.standstill import Stand, Standstill
-from whyidle.monitor.signals.stopped import Stopped
+from whyidle.monitor.signals.recorded import (
+    GpuUser,
+    Helper,
+    RankSeen,
+    Recorded,
+    SeenGpu,
+    Serving,
+    Trend,
+)
+from whyidle.monitor.signals.standstill import Stand, Standstill, Stopped
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 

@@ -14,13 +14,30 @@ from typing import Final, NamedTuple
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
-from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts
+from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples, summed
+from whyidle.monitor.runs.summary import (
+    HALF_OF_LOOKS_MS,
+    STACKS,
+    Watched,
+    event_data,
+    in_order,
+    subjects,
+)
 from whyidle.monitor.signals.account import divided
 from whyidle.monitor.signals.awaited import in_collective
-from whyidle.monitor.signals.rank_seen import RankSeen
+from whyidle.monitor.signals.recorded import RankSeen
+from whyidle.monitor.store import Reader, Run
 
+# A machine has no more GPUs than this, and a recording samples as many.
+MOST: Final = 16
+# Of each the newest events, ten seconds each at first: what is compared is of one time.
+MOST_EVENTS: Final = 20
+POINTS: Final = 100
+# Of fewer seconds no late rank is told from chance.
+LEAST_LOOKS: Final = 8
 # What waits for a device, and with it for those that it exchanges gradients with.
 WAITS: Final = frozenset({HostClass.FRAMEWORK_WAIT, HostClass.READ})
 # Who launches work on a device may do so ahead of it, or stand in a queue that is full.
@@ -31,7 +48,46 @@ WAITS_FOR_RANKS: Final = "waits"
 FEW: Final = "the ranks were not sampled for long enough"
 # Why no rank is named, where more would tell; the second is that of ``core/ranks.py``.
 SHORT: Final = frozenset({FEW, "too few steps to tell a late rank from chance"})
-# A wait of MPI's turns and asks instead of sleeping.
+
+
+def ranks_of(reader: Reader, run: Run, start_ms: int, end_ms: int) -> tuple[RankSeen, ...]:
+    """Return each rank of a run once, with what was seen of it; none where there is only one."""
+    first: dict[int, Watched] = {}
+    for each in in_order(run):
+        # A loader's workers have the rank of whom they load for, who began before them.
+        known = None if each.rank is None else first.get(each.rank)
+        if each.rank is not None and (known is None or (_steps(each) and not _steps(known))):
+            first[each.rank] = each
+    if len(first) < 2:
+        return ()
+    asked = metrics_of(Scope.PROCESS)
+
+    def looks(since_ms: int) -> dict[int, StackSamples]:
+        return {
+            rank: StackSamples.of_events(
+                event_data(reader, run, (STACKS,), who, since_ms, most=MOST_EVENTS)
+            )
+            for rank, who in first.items()
+        }
+
+    stacks = looks(start_ms + HALF_OF_LOOKS_MS)
+    if any(each.looks < LEAST_LOOKS for each in stacks.values()):
+        # Of a short recording there is no more; then what starts one rank late is in it.
+        stacks = looks(start_ms)
+    return tuple(
+        RankSeen(
+            rank,
+            who.pid,
+            stacks[rank],
+            reader.means(asked, subjects(reader, run, who), start_ms, end_ms, POINTS),
+            _steps(who) or None,
+        )
+        for rank, who in sorted(first.items())[:MOST]
+    )
+
+
+def _steps(who: Watched) -> int:
+    return 0 if who.counted is None else who.counted.steps or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +146,9 @@ class RankAccount:
     @property
     def by_class(self) -> dict[str, float]:
         """The share of each class, the largest first; a wait in a collective is one of its own."""
-        found: dict[str, float] = {WAITS_FOR_RANKS: self.waits}
-        for (_, doing), share in self.works.items():
-            found[str(doing)] = found.get(str(doing), 0.0) + share
-        return {k: round(n, 4) for k, n in sorted(found.items(), key=lambda x: -x[1]) if n}
+        works = ((str(doing), share) for (_, doing), share in self.works.items())
+        found = summed([(WAITS_FOR_RANKS, self.waits), *works])
+        return {name: round(share, 4) for name, share in found.items() if share}
 
 
 def accounts_of(ranks: Sequence[RankSeen]) -> tuple[RankAccount, ...]:
@@ -122,6 +177,7 @@ def _parts(
     """Return in how many samples a chain waited for others, and launched; add up the rest."""
     idle = busy = 0.0
     collective = in_collective(chain)
+    # A wait of MPI's turns and asks instead of sleeping.
     turns = plays(Role.TURNS, chain.leaf)
     before: HostClass | None = None
     for doing, n in divided(chain, counts):
@@ -132,8 +188,7 @@ def _parts(
             busy += n
         # Of one class what ran comes first; what sleeps at a line of its own launches nothing.
         before = doing
-        key = chain.frames[0] if chain.frames else None, doing
-        works[key] = works.get(key, 0.0) + n
+        works[chain.user, doing] = works.get((chain.user, doing), 0.0) + n
     return idle, busy
 
 
@@ -150,10 +205,10 @@ def are_one_job(accounts: Sequence[RankAccount], world_size: int | None) -> bool
 
 def rows_of(account: RankAccount, others: Sequence[RankAccount]) -> tuple[LateRow, ...]:
     """Return where a rank works longer than the others do, the largest difference first."""
-    rows = (
-        LateRow(*key, share, _middle([each.works.get(key, 0.0) for each in others]))
-        for key, share in account.works.items()
-    )
+    rows = []
+    for key, share in account.works.items():
+        theirs = [each.works.get(key, 0.0) for each in others]
+        rows.append(LateRow(*key, share, statistics.median(theirs) if theirs else 0.0))
     return tuple(sorted((row for row in rows if row.more > 0), key=lambda row: -row.more))
 
 
@@ -164,7 +219,3 @@ def places_of(rows: Sequence[LateRow], most: int = 3) -> tuple[Place, ...]:
         if row.line is not None:
             found[row.line] = found.get(row.line, 0.0) + row.share
     return tuple(Place(*line, share) for line, share in list(found.items())[:most])
-
-
-def _middle(values: Sequence[float]) -> float:
-    return statistics.median(values) if values else 0.0

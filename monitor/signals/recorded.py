@@ -13,9 +13,7 @@ from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
-from whyidle.monitor.signals.rank_seen import RankSeen
-from whyidle.monitor.signals.standstill import Standstill
-from whyidle.monitor.signals.stopped import Stopped
+from whyidle.monitor.signals.standstill import Standstill, Stopped
 
 Facts = Mapping[str, Any]
 
@@ -94,6 +92,18 @@ class Helper:
     # Where its main thread was: whole chains; and its other threads, while that one waited.
     stacks: StackSamples = field(default_factory=StackSamples)
     threads: StackSamples = field(default_factory=StackSamples)
+
+
+@dataclass(frozen=True, slots=True)
+class RankSeen:
+    """One rank of a job, as a recording saw it."""
+
+    rank: int
+    pid: int
+    # Where its main thread was, of the same seconds for all ranks.
+    stacks: StackSamples = field(default_factory=StackSamples)
+    means: Mapping[Metric, float] = field(default_factory=dict)
+    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

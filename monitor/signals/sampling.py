@@ -6,25 +6,29 @@ its model. They are no part of a step, and make every share of one look smaller 
 
 from __future__ import annotations
 
-import ast
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.code.source import tree_of
+from whyidle.monitor.code.once import run_once
 from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.libraries.frames import kind_of, plays
+from whyidle.monitor.libraries.table import Kind, Role
+from whyidle.monitor.runs.stacks import summed
 from whyidle.monitor.signals.recorded import Recorded
 
 # By chance nineteen of twenty such counts miss by less than twice their standard error.
 SURE: Final = 2.0
 # Where the number of samples is not known: as many as ten seconds have.
 FEW: Final = 1 / 50
-_MODULE: Final = ""
-_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
-_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def error_of(share: float, samples: float) -> float:
+    """Return by how much a share of so many samples may be wrong by chance."""
+    share = min(1.0, share)
+    return SURE * math.sqrt(share * (1 - share) / samples) if samples else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +72,16 @@ def step_samples(job: Recorded) -> StepSamples:
     if not out or left <= 0:
         return StepSamples(tuple(job.lines), tuple(job.leaves), one)
     places = {(line.file, line.line) for line in out}
-    lines = tuple(_of(line, left) for line in job.lines if line not in out)
-    leaves = tuple(_of(x, left) for x in job.leaves if (x.file, x.line) not in places)
+    lines, leaves = (
+        tuple(
+            replace(line, share=min(1.0, line.share / left))
+            for line in some
+            if (line.file, line.line) not in places
+        )
+        for some in (job.lines, job.leaves)
+    )
     known = sum(leaf.share for leaf in job.leaves if (leaf.file, leaf.line) in places)
     return StepSamples(lines, leaves, min(1.0, one / left), max(0.0, taken - known) / left)
-
-
-def _of(line: SourceLine, left: float) -> SourceLine:
-    return replace(line, share=min(1.0, line.share / left))
 
 
 def start_up(lines: Iterable[SourceLine], *, by_time: bool = False) -> frozenset[SourceLine]:
@@ -84,103 +90,38 @@ def start_up(lines: Iterable[SourceLine], *, by_time: bool = False) -> frozenset
     A line that runs once may also hold the whole training (``trainer.fit(model)``). So it must be
     an import, or stand before the last loop, in which the main thread was found more.
     """
-    imports: set[SourceLine] = set()
-    beside: dict[tuple[str, str | None], list[SourceLine]] = {}
-    looped: dict[tuple[str, str | None], dict[int, float]] = {}
-    for line in lines:
-        code = _code_of(line.file)
-        place = None if code is None else code.lines.get(line.line)
-        if code is None or place is None or place.scope not in code.once:
-            continue
-        scope = (line.file, place.scope)
-        if place.imports:
-            imports.add(line)
-        elif place.loop is not None:
-            loops = looped.setdefault(scope, {})
-            loops[place.loop] = loops.get(place.loop, 0.0) + line.share
-        else:
-            beside.setdefault(scope, []).append(line)
+    once = [(line, at) for line in lines if (at := run_once(line.file).get(line.line)) is not None]
+    imports = {line for line, at in once if at.imports}
     if by_time:
         return frozenset(imports)
     before: set[SourceLine] = set()
-    for scope, loops in looped.items():
-        last = max(loops)
-        some = [line for line in beside.get(scope, ()) if line.line < last]
-        if loops[last] > sum(line.share for line in some):
+    for scope in {(line.file, at.scope) for line, at in once}:
+        mine = [(x, at) for x, at in once if (x.file, at.scope) == scope and not at.imports]
+        loops = summed((at.loop, x.share) for x, at in mine if at.loop is not None)
+        last = max(loops, default=0)
+        some = [x for x, at in mine if at.loop is None and x.line < last]
+        if some and loops[last] > sum(x.share for x in some):
             before.update(some)
     return frozenset(imports | before)
 
 
-@dataclass(frozen=True, slots=True)
-class _At:
-    """Where a piece of code stands; ``scope``: a function, the module; ``None``: in a method."""
+def share_of_lines(
+    job: Recorded, places: Iterable[tuple[str, int]], *, arrays: bool = False
+) -> Measure | None:
+    """Return how much of the main thread's time goes to these lines; ``None``: not sampled.
 
-    scope: str | None
-    # The first line of the outermost loop around it.
-    loop: int | None = None
-    imports: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Code:
-    """A file: where its lines stand, and which of its functions run once."""
-
-    lines: dict[int, _At]
-    once: frozenset[str | None]
-
-
-@lru_cache(maxsize=64)
-def _code_of(file: str) -> _Code | None:
-    tree = tree_of(file)
-    if tree is None:
+    Only samples count that found it at the line itself, or in helpers of a tensor: a line may also
+    call a whole model. ``arrays``: what is made of large values on the host counts, too.
+    """
+    if not job.lines:
         return None
-    lines: dict[int, _At] = {}
-    uses: dict[str, list[_At]] = {}
-    for node, at in _walk(tree):
-        if isinstance(node, ast.stmt):
-            lines.update(dict.fromkeys(range(node.lineno, (node.end_lineno or 0) + 1), at))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            uses.setdefault(node.id, []).append(at)
-    names = [node.name for node in tree.body if isinstance(node, _FUNCTIONS)]
-    return _Code(lines, _once({name for name in names if names.count(name) == 1}, uses))
-
-
-def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, _At]]:
-    """Yield every piece of code and where it stands, the outer before the inner."""
-    # No recursion: a sum of a thousand terms is nested a thousand deep.
-    waiting: list[tuple[ast.AST, ast.AST, _At]] = []
-    waiting.extend((each, tree, _At(_MODULE)) for each in reversed(tree.body))
-    while waiting:
-        node, parent, at = waiting.pop()
-        inner = _inside(node, parent, at)
-        yield node, inner
-        waiting.extend((each, node, inner) for each in [*ast.iter_child_nodes(node)][::-1])
-
-
-def _inside(node: ast.AST, parent: ast.AST, at: _At) -> _At:
-    """Return where that stands which is within a piece of code."""
-    if isinstance(node, _FUNCTIONS):
-        return _At(node.name if isinstance(parent, ast.Module) else None)
-    if isinstance(node, ast.ClassDef | ast.Lambda):
-        return _At(None)
-    if isinstance(node, _LOOPS + _COMPREHENSIONS):
-        return at if at.loop is not None else replace(at, loop=node.lineno)
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return replace(at, imports=True)
-    return at
-
-
-def _once(functions: set[str], uses: dict[str, list[_At]]) -> frozenset[str | None]:
-    """Return the functions that are named once, outside of every loop, by code that runs once."""
-    found: set[str | None] = {_MODULE}
-    while True:
-        more = {
-            name
-            for name in functions - found
-            if len(some := uses.get(name, [])) == 1
-            and some[0].loop is None
-            and some[0].scope in found
-        }
-        if not more:
-            return frozenset(found)
-        found |= more
+    seen, wanted = step_samples(job), set(places)
+    own = sum(line.share for line in seen.lines if (line.file, line.line) in wanted)
+    at = seen.at_leaves(
+        lambda leaf: (
+            (leaf.file, leaf.line) in wanted
+            or plays(Role.TENSOR, leaf)
+            or (arrays and kind_of(leaf.file) is Kind.ARRAYS)
+        )
+    )
+    return job.sampled(min(own, at))

@@ -4,24 +4,37 @@ Such a wait may last as long as it likes: nothing is lost in it. So its samples 
 where the main thread does little else, those of the threads that work stand in their place. A wait
 for a queue, a lock or a thread counts as one only while nothing else of the job works: else what
 it waits for could come sooner. Of a thread that trains every wait counts.
+
+Of a program in which no framework computes nothing is left out: there only a wait for others of the
+same job can be made shorter, and no shorter than these run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import ROUNDING
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.libraries.users import is_users
-from whyidle.monitor.runs.stacks import Chain, Counts, StackSamples
-from whyidle.monitor.signals.account import divided
-from whyidle.monitor.signals.awaited import NOTHING_TO_DO, Awaited, awaited, serves_at
+from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
+from whyidle.monitor.signals.account import HostAccount, divided
+from whyidle.monitor.signals.awaited import (
+    LEAST_CORES,
+    NOTHING_TO_DO,
+    Awaited,
+    awaited,
+    serves_at,
+)
 from whyidle.monitor.signals.recorded import Recorded, Serving
+
+if TYPE_CHECKING:
+    from whyidle.monitor.signals.window import Window
 
 # What only a framework at work shows; who waits is not among it.
 AT_WORK: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.COMPILE, HostClass.PUT})
@@ -37,11 +50,13 @@ LEAST_TRAINED: Final = 0.1
 LEAST_LOOKS: Final = 10
 OF_MAIN: Final = 10
 # Other threads of a process that take so much of a core do something.
-LEAST_CORES: Final = 0.3
+WORKING_CORES: Final = 0.3
 # Steps of these may answer requests: they are turns of any loop, or calls of any model.
 OF_ANYTHING: Final = frozenset({"loop", "tf.function"})
 # What a thread waits for that was asked for nothing.
 ORDERS: Final = NOTHING_TO_DO | {Awaited.LOCK, Awaited.SLEEP}
+# Somebody outside of the job ends such a wait.
+OUTSIDE: Final = NOTHING_TO_DO | {Awaited.INPUT, Awaited.SLEEP, Awaited.UNKNOWN}
 
 _Waits = Mapping[Chain, tuple[Awaited, float]]
 
@@ -59,7 +74,7 @@ def judged(job: Recorded) -> Recorded:
         if threads.samples >= LEAST_LOOKS and _at_work(threads) >= LEAST_WORK:
             return _with(job, threads, waits, 1.0 - min(1.0, _running(job, threads)), threads=True)
         unseen = job.means.get(m.PROCESS_CPU, 0.0) - job.means.get(m.JOB_MAIN_THREAD, 0.0)
-        if not job.threads.samples and job.facts and unseen >= LEAST_CORES:
+        if not job.threads.samples and job.facts and unseen >= WORKING_CORES:
             return _with(job, StackSamples(), waits, None, threads=True)
     if works <= MOST_ASIDE or steps_learn(job):
         # Of a program that computes nothing it is known elsewhere what a wait costs.
@@ -124,7 +139,7 @@ def _waits(stacks: StackSamples) -> _Waits:
     found: dict[Chain, tuple[Awaited, float]] = {}
     for chain, counts in stacks.chains.items():
         if counts.known:
-            waited = (counts.waited - counts.blocked) * counts.samples / counts.known
+            waited = counts.of(counts.waited - counts.blocked)
         else:
             # Whether it ran is not known: who is in a place to wait at mostly waits.
             leaf = chain.innermost
@@ -194,3 +209,55 @@ def learns(stacks: StackSamples) -> bool:
 def steps_learn(job: Recorded) -> bool:
     """Tell whether steps were counted that only training makes."""
     return bool(job.means.get(m.JOB_STEPS)) and job.steps_by not in OF_ANYTHING
+
+
+# Programs in which no framework computes -------------------------------------------------------
+def trains(window: Window) -> bool:
+    """Tell whether the program computes by a framework, as far as anything shows it.
+
+    One that has only loaded it, and runs on no core, is a server like others.
+    """
+    job, host = window.job, window.host
+    if window.steps_per_s is not None or window.traces or any(gpu.owned for gpu in job.gpus):
+        return True
+    if host is not None and host.share(*AT_WORK):
+        return True
+    return bool(window.frameworks) and job.means.get(m.JOB_CPU, LEAST_CORES) >= LEAST_CORES
+
+
+def others_run(window: Window) -> float:
+    """Return how many other threads of the job run, or wait for a core; none, if nothing shows it.
+
+    While the main thread waits it does neither.
+    """
+    job, total = window.job, window.job.stacks.samples
+    cores, waiting = job.means.get(m.JOB_CPU), job.means.get(m.JOB_WAITING_THREADS, 0.0)
+    if cores is None or not total:
+        return 0.0
+    chains = job.stacks.chains.values()
+    idle = sum(n.samples * (n.waited + n.locked) / n.known for n in chains if n.known) / total
+    agents = job.means.get(m.JOB_AGENT_CPU, 0.0)
+    return max(0.0, cores + waiting - agents - max(0.0, 1.0 - idle))
+
+
+def own(window: Window, account: HostAccount) -> HostAccount:
+    """Return the account of the main thread without its waits for the outside."""
+    if trains(window):
+        return account
+    # For a disk is the program's own doing.
+    stacks = window.job.stacks
+    waits = {chain: each for chain, each in _waits(stacks).items() if stacks.chains[chain].known}
+    for chain, (_, n) in waits.items():
+        # Whoever waits for a process or a thread waits for one that the program has started.
+        if plays(Role.CHILDREN, chain.leaf, chain.called):
+            waits[chain] = Awaited.LOCK, n
+    for_others = sum(n for what, n in waits.values() if what is Awaited.LOCK) / account.samples
+    alone = 1.0 - min(1.0, others_run(window) / for_others) if for_others else 0.0
+    gone: dict[tuple[tuple[CodeLine, ...], HostClass], float] = {}
+    for chain, (what, waited) in waits.items():
+        part = 1.0 if what in OUTSIDE else alone if what is Awaited.LOCK else 0.0
+        for doing, n in divided(chain, Counts(waited, waited, waited)):
+            key = chain.frames, doing
+            gone[key] = gone.get(key, 0.0) + part * n / account.samples
+    left = ((row, row.share - gone.get((row.frames, row.doing), 0.0)) for row in account.rows)
+    return replace(account, rows=tuple(replace(row, share=n) for row, n in left if n > ROUNDING))

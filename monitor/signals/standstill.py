@@ -1,4 +1,4 @@
-"""A job that stands still: where each of its main threads waits, since when, what works meanwhile.
+"""A job that stands still, or is stopped: where each main thread waits, since when, what works.
 
 A healthy job may be at one line all the time, too (a trainer's ``fit``): so beside the line stands
 what the kernel and the driver counted in that time.
@@ -18,7 +18,15 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
-from whyidle.monitor.runs.summary import STACKS, Watched, event_data, in_order, subjects
+from whyidle.monitor.runs.summary import (
+    GOES_ON,
+    STACKS,
+    STOPPED,
+    Watched,
+    event_data,
+    in_order,
+    subjects,
+)
 from whyidle.monitor.store import Event, Gpu, Point, Reader, Run
 
 # Of the samples of some seconds so many are at one line; a loop that polls is at two now and then.
@@ -268,3 +276,32 @@ def missing(stands: Sequence[Stand]) -> tuple[Stand, ...]:
         if any(last.state == "started" for last in group.values()) and waiting:
             return waiting
     return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Who is stopped, the first one first, and since when."""
+
+    pids: tuple[int, ...]
+    since_ms: int
+    seconds: float
+    # Whether it was seen to happen; else it had been so before anybody looked.
+    seen: bool = True
+
+
+def stopped_of(reader: Reader, run: Run, end_ms: int) -> Stopped | None:
+    """Return who is stopped; ``None``: nobody is."""
+    on = reader.subjects_of_events(run.id, GOES_ON, Scope.PROCESS)
+    off = reader.subjects_of_events(run.id, STOPPED, Scope.PROCESS)
+    events: list[Event] = []
+    for subject, newest_ms in off.items():
+        if newest_ms <= end_ms and on.get(subject, -1) < newest_ms:
+            events += reader.events_of(run.id, STOPPED, Scope.PROCESS, subject, 1)
+    events.sort(key=lambda event: (event.ts_ms, event.id))
+    pids = tuple(pid for e in events if isinstance(pid := (e.data or {}).get("pid"), int))
+    if not pids:
+        return None
+    first = events[0]
+    return Stopped(
+        pids, first.ts_ms, (end_ms - first.ts_ms) / 1000, bool((first.data or {}).get("seen"))
+    )

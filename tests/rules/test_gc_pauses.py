@@ -21,7 +21,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Need, NotChecked, Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose, finding_json
-from whyidle.monitor.signals.rank_seen import RankSeen
+from whyidle.monitor.signals.recorded import RankSeen
 from whyidle.monitor.signals.window import Window
 
 NAME = "gc_pauses"

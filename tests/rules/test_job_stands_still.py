@@ -16,8 +16,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.rules.job_stands_still import LEAST_STOPPED_S
 from whyidle.monitor.runs.stacks import Chain, CodeLine
-from whyidle.monitor.signals.standstill import Collective, Stand, Standstill
-from whyidle.monitor.signals.stopped import Stopped
+from whyidle.monitor.signals.standstill import Collective, Stand, Standstill, Stopped
 from whyidle.monitor.signals.window import Window
 
 NAME = "job_stands_still"

@@ -18,9 +18,8 @@ from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.portable import dump, load
-from whyidle.monitor.signals.rank_seen import RankSeen
 from whyidle.monitor.signals.ranks import SHORT
-from whyidle.monitor.signals.recorded import GpuUser, SeenGpu
+from whyidle.monitor.signals.recorded import GpuUser, RankSeen, SeenGpu
 from whyidle.monitor.signals.window import Window
 
 NAME = "straggler_rank"

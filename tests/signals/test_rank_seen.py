@@ -13,7 +13,7 @@ from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.runs.summary import STACKS
 from whyidle.monitor.signals.opening import of_run
-from whyidle.monitor.signals.rank_seen import RankSeen
+from whyidle.monitor.signals.recorded import RankSeen
 from whyidle.monitor.store import NewRun, Writer
 
 START_MS = 1_700_000_000_000

@@ -11,10 +11,10 @@ from tests.rules.windows import answer, traced, window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
+from whyidle.monitor.signals.gain import busy
 from whyidle.monitor.signals.portable import dump, load
 from whyidle.monitor.signals.recorded import GpuUser, SeenGpu
 from whyidle.monitor.signals.trust import HIDDEN, NOT_IN_TRACE, OUTSIDE
-from whyidle.monitor.signals.waiting import busy
 from whyidle.monitor.signals.window import Window
 
 # 26% idle in the trace, against 99% that the counters see: a report of CUDA graphs.
