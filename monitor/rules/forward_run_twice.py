@@ -51,8 +51,8 @@ from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
+from whyidle.monitor.signals.feeding import IdlePass, idle_pass
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.passes import IdlePass, idle_pass
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window

@@ -319,7 +319,7 @@ class Window:
     @cached_property
     def feeding(self) -> Feeding:
         """Which work of the main thread makes what the steps compute on."""
-        return Feeding(self.job.stacks, by_time=bool(self.job.warm_s))
+        return Feeding(self.host)
 
     @cached_property
     def loader_workers(self) -> tuple[Busy, ...]:

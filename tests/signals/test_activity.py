@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor.core.finding import SourceLine
-from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.activity import loading
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.recorded import Recorded
@@ -37,13 +36,13 @@ def job(folder: Path, once: float, of_readers: float) -> Recorded:
 
 
 def test_data_that_is_read_once_before_the_loop_is_not_read_in_the_steps(tmp_path: Path) -> None:
-    result = loading(job(tmp_path, once=0.45, of_readers=0.45), Feeding(StackSamples()))
+    result = loading(job(tmp_path, once=0.45, of_readers=0.45), Feeding(None))
     assert result is not None
     assert result.share.value == pytest.approx(0.0)
 
 
 def test_what_a_library_reads_in_the_steps_counts(tmp_path: Path) -> None:
-    result = loading(job(tmp_path, once=0.2, of_readers=0.6), Feeding(StackSamples()))
+    result = loading(job(tmp_path, once=0.2, of_readers=0.6), Feeding(None))
     assert result is not None
     # At worst the start-up is all of it.
     assert result.share.value == pytest.approx(0.5)

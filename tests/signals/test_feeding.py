@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.signals.programs import watched
+from whyidle.monitor.signals.account import account_of
 from whyidle.monitor.signals.feeding import Feeding
 
 MAKES = {
@@ -194,16 +195,16 @@ for batch in loader:
 @pytest.mark.parametrize("style", MAKES)
 def test_what_makes_a_batch_is_known_by_where_it_goes(style: str, tmp_path: Path) -> None:
     samples, (host,) = watched(MAKES[style], tmp_path)
-    assert Feeding(samples).feeds(host)
+    assert Feeding(account_of(samples)).feeds(host)
 
 
 @pytest.mark.parametrize("style", DOES_NOT)
 def test_what_waits_for_a_step_or_goes_nowhere_makes_none(style: str, tmp_path: Path) -> None:
     samples, (host,) = watched(DOES_NOT[style], tmp_path)
-    assert not Feeding(samples).feeds(host)
+    assert not Feeding(account_of(samples)).feeds(host)
 
 
 def test_without_the_source_nothing_is_said(tmp_path: Path) -> None:
     samples, (host,) = watched(next(iter(MAKES.values())), tmp_path)
     (tmp_path / "train.py").unlink()
-    assert not Feeding(samples).feeds(host)
+    assert not Feeding(account_of(samples)).feeds(host)

@@ -8,6 +8,7 @@ import pytest
 
 from whyidle.monitor.code import source
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.account import account_of
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading import Loader, busy_workers, loading_of
 from whyidle.monitor.signals.loading_chains import is_loading
@@ -197,7 +198,7 @@ def test_threads_whose_work_goes_into_the_steps_load_whatever_they_are_called(
         (Chain((CodeLine(str(file), 3, "<module>"),), lib("torch/nn/modules/linear.py")), 20),
     )
     threads = samples((Chain((CodeLine(str(file), 9, "go"),), lib("numpy/fft/_pocketfft.py")), 60))
-    loading = loading_of(Recorded(stacks=main, threads=threads), Feeding(main))
+    loading = loading_of(Recorded(stacks=main, threads=threads), Feeding(account_of(main)))
     assert (loading and loading.who) is who
     if loading is not None:
         assert loading.waits == pytest.approx(0.7, abs=0.05)

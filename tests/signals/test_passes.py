@@ -8,7 +8,7 @@ import pytest
 
 from tests.signals.programs import watched
 from whyidle.monitor.signals.account import account_of
-from whyidle.monitor.signals.passes import idle_pass
+from whyidle.monitor.signals.feeding import idle_pass
 
 # The line of the pass has the mark ``!``.
 IDLE = {
