@@ -111,6 +111,17 @@ def last(call: ast.Call) -> str:
     return callee(call).rpartition(".")[2]
 
 
+def called_in(some: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield what pieces of code call."""
+    for each in some:
+        yield from (callee(node) for node in ast.walk(each) if isinstance(node, ast.Call))
+
+
+def is_generator(function: Function) -> bool:
+    """Tell whether a function yields."""
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+
+
 def variables(*some: ast.AST) -> set[str]:
     """Return the variables that stand in pieces of code."""
     return {node.id for each in some for node in ast.walk(each) if isinstance(node, ast.Name)}
@@ -147,6 +158,12 @@ def _spans(file: str) -> tuple[tuple[int, int, ast.AST], ...]:
 def nodes_at(file: str, line: int) -> tuple[ast.AST, ...]:
     """Return what a line is in or has, the outermost first."""
     return tuple(node for first, last, node in _spans(file) if first <= line <= last)
+
+
+def goes_through(file: str, line: int) -> list[ast.expr]:
+    """Return what the loops go through that begin at a line."""
+    found = (x for x in nodes_at(file, line) if isinstance(x, ast.For) and x.lineno == line)
+    return [loop.iter for loop in found]
 
 
 def functions(file: str, name: str) -> Iterator[Function]:

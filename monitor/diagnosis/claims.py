@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from whyidle.monitor.core.finding import Found, Place
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.account import HostRow
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
 
 # Of whose claim others have more than this, that has no word of its own.

@@ -46,9 +46,9 @@ from whyidle.monitor.diagnosis.verdict import UNJUDGED, Headline, headline, led
 from whyidle.monitor.runs.stacks import place_json
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
-from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.cores import CoreAccount
 from whyidle.monitor.signals.opening import of_run
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
 
 NO_GPU: Final = (

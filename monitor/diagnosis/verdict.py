@@ -16,7 +16,7 @@ from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
 from whyidle.monitor.diagnosis.ranking import LOUD, Finding
 from whyidle.monitor.rules import Kind
 from whyidle.monitor.signals.account import by_line
-from whyidle.monitor.signals.acts import WORDS, Phase
+from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 

@@ -26,8 +26,8 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import fitted
-from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.cores import FULL, RUNNERS, Runner
+from whyidle.monitor.signals.phases import WORDS, Phase
 
 _INDENT: Final = "  "
 # Of the rules that lack the same data, this many are named; the rest are counted.

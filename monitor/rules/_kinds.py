@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from whyidle.monitor.core.finding import Confidence, Found, Verdict
 from whyidle.monitor.rules._rule import Detect
-from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.asides import found, of_phase, taken
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
 
 Also = Callable[[Window, Found], Found]

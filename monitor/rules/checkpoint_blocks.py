@@ -35,7 +35,7 @@ from typing import Final
 from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._kinds import phase
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import Phase
 
 # A tenth as often. In a thread, a copy to memory that is new takes three quarters as long as
 # torch.save to a page cache (64 MB, PyTorch 2.13), and next to nothing beside a network drive.

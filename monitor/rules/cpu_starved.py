@@ -56,8 +56,8 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostRow
-from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.cores import Runner, allowed
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.serving import trains
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window

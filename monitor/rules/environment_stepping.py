@@ -49,8 +49,8 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostRow
-from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.asides import taken
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
 
 # A learner steps something: less is not worth other code.

@@ -46,7 +46,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostRow
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 

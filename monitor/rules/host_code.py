@@ -53,10 +53,10 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import serving
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow, by_line
-from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.asides import is_aside
 from whyidle.monitor.signals.cores import RUNNERS, Runner
 from whyidle.monitor.signals.gain import Side, comes_back
+from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window

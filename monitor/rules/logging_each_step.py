@@ -31,7 +31,7 @@ from typing import Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._kinds import phase
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 

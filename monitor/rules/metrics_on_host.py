@@ -29,7 +29,7 @@ from typing import Final
 from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._kinds import phase
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import Phase
 
 # A sum of hits stays, which is a launch or two: less than a tenth of a score that takes 1 ms.
 LEFT: Final = 0.1

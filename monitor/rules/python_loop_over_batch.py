@@ -43,8 +43,8 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.operators import PARAMETER, PER_OPERATOR_S, steps_in
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own

@@ -30,7 +30,7 @@ from typing import Final
 from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._kinds import phase
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import Phase
 
 # The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
 LEFT: Final = 0.1

@@ -38,8 +38,8 @@ from whyidle.monitor.core.finding import Confidence, Fix, Found, Gain, Severity,
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
-from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.asides import Taken, found, of_phase, taken
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
 
 # A tenth of it is left.

@@ -6,7 +6,6 @@ is known by its lines.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,20 +20,14 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import package_of, plays
 from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES, Role
 from whyidle.monitor.libraries.users import is_users
-from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
-from whyidle.monitor.signals.acts import BESIDE, STOPPING, Phase
-from whyidle.monitor.signals.phases import Aside, phase_of
-from whyidle.monitor.signals.sampling import SURE, start_up
+from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples, summed
+from whyidle.monitor.signals.phases import BESIDE, STOPPING, Aside, Phase, phase_of
+from whyidle.monitor.signals.sampling import error_of, start_up
 
 # The same by its name, where the call shows as the user's own line.
 _PUT_CALLS: Final = frozenset(
     {"array", "asarray", "device_put", "device_put_replicated", "device_put_sharded"}
 )
-_WAITS: Final = {
-    HostClass.FRAMEWORK: HostClass.FRAMEWORK_WAIT,
-    # In whose call it sleeps the line does not say, unless it names what the host waits for.
-    HostClass.UNCLEAR: HostClass.FRAMEWORK_WAIT,
-}
 _HOST_WAITS: Final = re.compile(
     r"(.*\.)?(sleep|wait|join|get|put|recv\w*|read\w*|write\w*|acquire|result|select|poll|communicate"
     r"|run|call|check_output|urlopen|request|fsync|flush|open|load|save|dump)"
@@ -85,13 +78,8 @@ def by_line(
     rows: Iterable[HostRow], line_of: Callable[[HostRow], CodeLine | None]
 ) -> tuple[Place, ...]:
     """Return the lines that answer for some rows, with their shares, the largest first."""
-    shares: dict[CodeLine, float] = {}
-    for row in rows:
-        line = line_of(row)
-        if line is not None:
-            shares[line] = shares.get(line, 0.0) + row.share
-    most = sorted(shares.items(), key=lambda item: -item[1])
-    return tuple(Place(*line, share) for line, share in most)
+    known = ((line, row.share) for row in rows if (line := line_of(row)) is not None)
+    return tuple(Place(*line, share) for line, share in summed(known).items())
 
 
 @dataclass(frozen=True)
@@ -120,30 +108,23 @@ class HostAccount:
         only evaluates does so in steps, and one that does so now and then does not. What the job's
         own code marks is what it says. Who waits to print a loss waits for steps.
         """
-        found: dict[Phase, float] = {}
-        always: dict[Phase, float] = {}
-        for row in self.rows:
-            phase = _phase(row)
-            found[phase] = found.get(phase, 0.0) + row.share
-            if not row.due:
-                always[phase] = always.get(phase, 0.0) + row.share
-        most = max(always or found, key=lambda phase: (always or found)[phase])
+        found = summed((_phase(row), row.share) for row in self.rows)
+        always = summed((_phase(row), row.share) for row in self.rows if not row.due)
+        most = next(iter(always or found))
         # Who does nothing else does that in steps, whatever a trainer calls it.
         is_marked = found.get(Phase.STEP, 0.0) >= LEAST_STEPS and any(
             row.marked and row.phase is most for row in self.rows
         )
-        if most is not Phase.STEP and not is_marked and not self._learns():
+        steps = (row for row in self.rows if row.phase is Phase.STEP)
+        learns = any(trains_at(line) for row in steps for line in row.frames)
+        if most is not Phase.STEP and not is_marked and not learns:
             found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        return summed(found.items())
 
     def phase_of(self, row: HostRow) -> Phase:
         """Return the phase that the time of a row counts for."""
         phase = _phase(row)
         return phase if phase in self.phases else Phase.STEP
-
-    def _learns(self) -> bool:
-        steps = (row for row in self.rows if row.phase is Phase.STEP)
-        return any(trains_at(line) for row in steps for line in row.frames)
 
     def within(self, part: float) -> HostAccount:
         """Return it with shares of a time of which it is a part."""
@@ -163,8 +144,7 @@ class HostAccount:
 
     def error(self, share: float) -> float:
         """Return by how much a share may be wrong by chance."""
-        share = min(1.0, share)
-        return SURE * math.sqrt(share * (1 - share) / self.samples) if self.samples else 1.0
+        return error_of(share, self.samples)
 
 
 def _phase(row: HostRow) -> Phase:
@@ -184,7 +164,7 @@ def account_of(
     when: dict[_Key, int] = {}
     total = known = 0.0
     for chain, counts in stacks.chains.items():
-        if chain.frames and (chain.frames[0].file, chain.frames[0].line) in out:
+        if chain.user is not None and chain.user[:2] in out:
             continue
         total += counts.samples
         known += counts.known
@@ -209,17 +189,11 @@ def _settled(rows: Sequence[HostRow]) -> Iterator[HostRow]:
 
     Of a call into C that the source does not tell apart no sample shows whose it is.
     """
-    kinds = HostClass.FRAMEWORK, HostClass.UNCLEAR
-    sums: dict[tuple[HostClass, CodeLine], float] = {}
+    sums = summed(((row.doing, row.innermost), row.share) for row in rows if row.frames)
     for row in rows:
-        if row.frames and row.doing in kinds:
-            key = row.doing, row.frames[0]
-            sums[key] = sums.get(key, 0.0) + row.share
-    for row in rows:
-        clear, unclear = (
-            sums.get((kind, row.frames[0]), 0.0) if row.frames else 0.0 for kind in kinds
-        )
-        if row.doing is HostClass.UNCLEAR and clear >= unclear > 0:
+        at = row.innermost
+        clear = sums.get((HostClass.FRAMEWORK, at), 0.0)
+        if row.doing is HostClass.UNCLEAR and clear >= sums.get((row.doing, at), 0.0) > 0:
             yield replace(row, doing=HostClass.FRAMEWORK)
         else:
             yield row
@@ -227,14 +201,14 @@ def _settled(rows: Sequence[HostRow]) -> Iterator[HostRow]:
 
 def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
     """Yield what a chain was doing, and in how many samples."""
-    waited, locked = (
-        n * counts.samples / counts.known if counts.known else 0.0
-        for n in (counts.waited, counts.locked)
-    )
+    waited, locked = counts.of(counts.waited), counts.of(counts.locked)
     if locked:
         yield HostClass.LOCK, locked
     samples = counts.samples - locked
-    chain = _without_collector(chain)
+    if plays(Role.COLLECTOR, chain.leaf):
+        # JAX's part in Python's garbage collector runs in the midst of any line.
+        asked = None if chain.called == chain.leaf else chain.called
+        chain = Chain(chain.frames, asked or chain.user, asked)
     leaf = chain.innermost
     if plays(Role.LOADER, leaf, chain.called):
         yield HostClass.LOADER, samples
@@ -258,14 +232,6 @@ def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
             yield HostClass.READ if reads else _waits(whose, leaf), waited
 
 
-def _without_collector(chain: Chain) -> Chain:
-    """Leave out JAX's part in Python's garbage collector, which runs in the midst of any line."""
-    if not plays(Role.COLLECTOR, chain.leaf):
-        return chain
-    called = None if chain.called == chain.leaf else chain.called
-    return Chain(chain.frames, called or (chain.frames[0] if chain.frames else None), called)
-
-
 def _puts_at(line: CodeLine) -> bool:
     """Tell whether all that a line of the user's calls hands arrays to the framework."""
     names = [last(call) for call in calls(line.file, line.line)] if is_users(line.file) else []
@@ -286,14 +252,12 @@ def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:
         return HostClass.FRAMEWORK_WAIT if package in DEVICE_PACKAGES else HostClass.WAIT
     if is_users(leaf.file) and reads_at(leaf.file, leaf.line):
         return HostClass.READ
-    if whose is HostClass.UNCLEAR and _may_wait_on_host(leaf):
+    # In whose call it sleeps the line does not say, unless it names what the host waits for.
+    names = called(leaf.file, leaf.line) if whose is HostClass.UNCLEAR else ()
+    if whose is HostClass.UNCLEAR and (not names or any(map(_HOST_WAITS.fullmatch, names))):
         return HostClass.UNCLEAR
-    return _WAITS.get(whose, HostClass.WAIT)
-
-
-def _may_wait_on_host(line: CodeLine) -> bool:
-    names = called(line.file, line.line)
-    return not names or any(_HOST_WAITS.fullmatch(name) for name in names)
+    is_in_framework = whose in {HostClass.FRAMEWORK, HostClass.UNCLEAR}
+    return HostClass.FRAMEWORK_WAIT if is_in_framework else HostClass.WAIT
 
 
 def _whose(leaf: CodeLine, chain: Chain) -> HostClass:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.code.source import called, calls, dotted, functions, text_of
+from whyidle.monitor.code.source import called, calls, dotted, functions, is_generator, text_of
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.libraries.frames import is_call, plays
 from whyidle.monitor.libraries.table import Role
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import summed
 from whyidle.monitor.signals.account import HOST_WORK, divided
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import step_samples
 
+MOST_PLACES: Final = 3
 _FETCHES: Final = re.compile(
     r".*(load|read|fetch|batch|sample|data|decode|download).*|__(next|iter|getitem|getitems)__",
     re.IGNORECASE,
@@ -42,31 +41,29 @@ def loading(job: Recorded, feeding: Feeding) -> Activity | None:
     if not job.lines:
         return None
     seen = step_samples(job)
-    lines = _matching(seen.lines, _reads)
-    share, in_libraries = _sum(lines), seen.at_leaves(_reads_in)
+    lines = [line for line in seen.lines if _reads(line)]
+    share = min(1.0, sum(line.share for line in lines))
+    in_libraries = seen.at_leaves(lambda leaf: plays(Role.FETCH, leaf))
     if in_libraries > share:
         # A library was found reading: who called it is known only where the code says so.
         share = in_libraries
-        lines = _matching(seen.lines, lambda line: _reads(line) or fetches(line))
-    made = _made(job, feeding, {(line.file, line.line) for line in lines})
-    share = min(1.0, share + _sum(made))
-    return Activity(job.sampled(share), _first(sorted((*lines, *made), key=lambda x: -x.share)))
-
-
-def _made(
-    job: Recorded, feeding: Feeding, but: Container[tuple[str, int]]
-) -> tuple[SourceLine, ...]:
-    """Return the lines that make what steps compute on, beside some, with their shares."""
-    found: dict[CodeLine, float] = {}
-    for chain, counts in job.stacks.chains.items():
-        line = chain.frames[0] if chain.frames else None
-        reads = chain.leaf is not None and _reads_in(chain.leaf)
-        if line is None or reads or line[:2] in but or not feeding.feeds(chain):
-            continue
-        host = sum(n for doing, n in divided(chain, counts) if doing in HOST_WORK)
-        found[line] = found.get(line, 0.0) + host
-    samples = feeding.samples
-    return tuple(SourceLine(*line, n / samples) for line, n in found.items() if n)
+        lines = [line for line in seen.lines if _reads(line) or fetches(line)]
+    # And the lines beside these that make what the steps compute on.
+    known = {(line.file, line.line) for line in lines}
+    made = summed(
+        (line, n)
+        for chain, counts in job.stacks.chains.items()
+        if (line := chain.user) is not None
+        and line[:2] not in known
+        and not plays(Role.FETCH, chain.leaf)
+        and feeding.feeds(chain)
+        for doing, n in divided(chain, counts)
+        if doing in HOST_WORK and n
+    )
+    lines += [SourceLine(*line, n / feeding.samples) for line, n in made.items()]
+    share = min(1.0, share + min(1.0, sum(made.values()) / feeding.samples))
+    lines.sort(key=lambda line: -line.share)
+    return Activity(job.sampled(share), tuple(map(Place.at, lines[:MOST_PLACES])))
 
 
 def drawing(job: Recorded) -> Activity | None:
@@ -76,50 +73,27 @@ def drawing(job: Recorded) -> Activity | None:
     if not job.lines:
         return None
     seen = step_samples(job)
-    lines = _matching(seen.lines, lambda line: _draws(line, torch=torch))
+    lines = [line for line in seen.lines if _draws(line, torch=torch)]
+    places = {(line.file, line.line) for line in lines}
     # A line may do more with what it draws: of the samples those that found it at nothing else.
-    share = _sum(lines)
+    share = min(1.0, sum(line.share for line in lines))
     if seen.leaves:
-        share = min(share, seen.at_leaves(_at_or(lines, Role.RANDOM)))
-    share = max(0.0, share - _sleeps(job, lines))
-    return Activity(job.sampled(share), _first(lines))
-
-
-def _sleeps(job: Recorded, lines: Iterable[SourceLine]) -> float:
-    """Return the share of the samples that found the thread asleep at these lines."""
-    mine = {(line.file, line.line) for line in lines}
+        at = seen.at_leaves(lambda x: (x.file, x.line) in places or plays(Role.RANDOM, x))
+        share = min(share, at)
+    # Who sleeps there draws nothing meanwhile.
     asleep = sum(
-        counts.samples * counts.waited / counts.known
+        counts.of(counts.waited)
         for chain, counts in job.stacks.chains.items()
-        if counts.known and chain.frames and tuple(chain.frames[0][:2]) in mine
+        if chain.user is not None and chain.user[:2] in places
     )
-    return asleep / job.stacks.samples if job.stacks.samples else 0.0
+    share = max(0.0, share - (asleep / job.stacks.samples if job.stacks.samples else 0.0))
+    return Activity(job.sampled(share), tuple(map(Place.at, lines[:MOST_PLACES])))
 
 
 def one_by_one(drawn: Activity) -> bool:
     """Tell whether a function of Python's makes each number by itself, on all of these lines."""
     names = [called(place.file, place.line) for place in drawn.where]
     return bool(names) and all(is_call(Role.RANDOM_NUMBER, some) for some in names)
-
-
-def _at_or(lines: Iterable[SourceLine], elsewhere: Role) -> Callable[[SourceLine], bool]:
-    """Return whether a leaf is one of these lines, or in some library."""
-    mine = {(line.file, line.line) for line in lines}
-    return lambda leaf: (leaf.file, leaf.line) in mine or plays(elsewhere, leaf)
-
-
-def _first(lines: Sequence[SourceLine]) -> tuple[Place, ...]:
-    return tuple(Place.at(line) for line in lines[:3])
-
-
-def _sum(lines: Iterable[SourceLine]) -> float:
-    return min(1.0, sum(line.share for line in lines))
-
-
-def _matching(
-    lines: Iterable[SourceLine], does: Callable[[SourceLine], bool]
-) -> tuple[SourceLine, ...]:
-    return tuple(line for line in lines if does(line))
 
 
 def _reads(line: SourceLine) -> bool:
@@ -132,16 +106,7 @@ def fetches(line: SourceLine | Place) -> bool:
     """Tell whether a line is in a function that makes batches, by its name or since it yields."""
     if _FETCHES.fullmatch(line.function):
         return True
-    return any(_yields(node) for node in functions(line.file, line.function))
-
-
-def _yields(function: ast.AST) -> bool:
-    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
-
-
-def _reads_in(line: SourceLine | CodeLine) -> bool:
-    """Tell whether a library reads or decodes there."""
-    return plays(Role.FETCH, line)
+    return any(map(is_generator, functions(line.file, line.function)))
 
 
 def _draws(line: SourceLine, *, torch: bool) -> bool:

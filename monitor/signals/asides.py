@@ -12,8 +12,8 @@ from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
-from whyidle.monitor.signals.acts import BESIDE, STOPPING, WORDS, Phase
 from whyidle.monitor.signals.gain import Side, comes_back
+from whyidle.monitor.signals.phases import BESIDE, STOPPING, WORDS, Phase
 from whyidle.monitor.signals.window import Window
 
 # Every program does a little besides its steps: less is not worth a person's time.

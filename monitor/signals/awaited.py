@@ -22,7 +22,7 @@ from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import account_of
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.standstill import Standstill
 
 

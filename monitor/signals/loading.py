@@ -6,8 +6,7 @@ than the main thread waits for others; else what these others do is what it wait
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -16,12 +15,12 @@ from whyidle.monitor.core.finding import Place
 from whyidle.monitor.libraries.frames import kind_of, plays
 from whyidle.monitor.libraries.table import Kind, Role
 from whyidle.monitor.libraries.users import is_users
-from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples, summed
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading_chains import begins_workers, divided, is_loading
 from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.signals.sampling import SURE, start_up
+from whyidle.monitor.signals.sampling import error_of, start_up
 
 # A cause that explains less of the loading is not what a person should look at first.
 LEAST_OF_LOADING: Final = 1 / 3
@@ -70,8 +69,7 @@ class Loading:
 
     def error(self, share: float) -> float:
         """Return by how much a share may be wrong by chance."""
-        share = min(1.0, share)
-        return SURE * math.sqrt(share * (1 - share) / self.samples) if self.samples else 1.0
+        return error_of(share, self.samples)
 
     @property
     def cause(self) -> LoadKind | None:
@@ -86,12 +84,9 @@ class Loading:
 
     def places(self, kind: LoadKind) -> tuple[Place, ...]:
         """Return the user's lines of one kind with their shares, the largest first."""
-        shares: dict[CodeLine, float] = {}
-        for row in self.rows:
-            if row.kind is kind and is_users(row.line.file):
-                shares[row.line] = shares.get(row.line, 0.0) + row.share
-        ordered = sorted(shares.items(), key=lambda item: -item[1])
-        return tuple(Place(*line, share) for line, share in ordered if share >= LEAST_SHOWN)
+        mine = (row for row in self.rows if row.kind is kind and is_users(row.line.file))
+        shares = summed((row.line, row.share) for row in mine)
+        return tuple(Place(*line, n) for line, n in shares.items() if n >= LEAST_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +110,22 @@ def loading_of(job: Recorded, feeding: Feeding | None = None) -> Loading | None:
     for helper in job.helpers:
         helpers.take(helper.stacks)
         # What a worker hands to threads of its own; others of it are the library's.
-        helpers.take(_chains(helper.threads, lambda chain: bool(chain.frames)))
+        helpers.take(helper.threads.of_chains(lambda chain: bool(chain.frames)))
     if job.short_lived.samples:
         helpers.take(job.short_lived)
         # Both sides of one thing: to end workers, and to begin others.
         helpers.share_in(main, LoadKind.START)
+    # Threads begin where one of them was seen loading, or at work for what the steps wait for.
+    begins = {
+        _begins(chain)
+        for chain, counts in job.threads.chains.items()
+        if chain.frames and not plays(Role.ASIDE, chain.innermost)
+        for kind, idles, n in divided(chain, chain.leaf or chain.frames[0], counts)
+        if n and not idles and (main.is_fed or is_loading(chain, kind))
+    }
+    of_loaders = lambda chain: bool(chain.frames) and _begins(chain) in begins  # noqa: E731
     threads = _Pool(Loader.THREADS)
-    begins = _where_loaders_begin(job.threads, whoever_works=main.is_fed)
-    threads.take(_beginning_at(job.threads, begins))
+    threads.take(job.threads.of_chains(of_loaders))
     threads.loads = threads.works
     others = max((helpers, threads), key=lambda pool: pool.works)
     # Which of both sets the pace: the main thread's own part, or what it waits for.
@@ -132,39 +135,11 @@ def loading_of(job: Recorded, feeding: Feeding | None = None) -> Loading | None:
         return found
     # Who waits for Python's lock while a loader has it waits for the loader.
     holders = job.holders.samples
-    loaders = _beginning_at(job.holders, begins).samples / holders if holders else 0.0
-    idles, every = main.idles + main.locked * loaders, main.all + main.locked
-    waits = min(1.0, idles / every)
-    waits -= SURE * math.sqrt(waits * (1 - waits) / every)
-    return replace(found, waits=max(0.0, waits), waits_at=main.idles_at)
-
-
-def _where_loaders_begin(stacks: StackSamples, *, whoever_works: bool) -> set[tuple[str, str]]:
-    """Return where the threads begin of which one was seen loading, or at work."""
-    begins = set()
-    for chain, counts in stacks.chains.items():
-        leaf = chain.innermost
-        if chain.frames and leaf is not None and not plays(Role.ASIDE, leaf):
-            kinds = [kind for kind, idles, n in divided(chain, leaf, counts) if n and not idles]
-            if any(whoever_works or is_loading(chain, kind) for kind in kinds):
-                begins.add(_begins(chain))
-    return begins
-
-
-def _beginning_at(stacks: StackSamples, begins: set[tuple[str, str]]) -> StackSamples:
-    """Return the samples of the threads that begin there."""
-    return _chains(stacks, lambda chain: bool(chain.frames) and _begins(chain) in begins)
-
-
-def _chains(stacks: StackSamples, wanted: Callable[[Chain], bool]) -> StackSamples:
-    """Return the samples of some chains."""
-    found = StackSamples()
-    for chain, counts in stacks.chains.items():
-        if wanted(chain):
-            found.samples += counts.samples
-            states = counts.known, counts.waited, counts.locked, counts.blocked
-            found.count(chain, counts.samples, *states)
-    return found
+    loaders = job.holders.of_chains(of_loaders).samples / holders if holders else 0.0
+    every = main.all + main.locked
+    waits = min(1.0, (main.idles + main.locked * loaders) / every)
+    idles_at = tuple(summed(main.idles_at.items()))
+    return replace(found, waits=max(0.0, waits - error_of(waits, every)), waits_at=idles_at)
 
 
 def _begins(chain: Chain) -> tuple[str, str]:
@@ -180,8 +155,8 @@ def busy_workers(job: Recorded) -> tuple[Busy, ...]:
         looks = pool.works + pool.idles
         if looks >= LEAST_LOOKS and pool.at_loaders >= MOSTLY * looks:
             share = pool.works / looks
-            error = SURE * math.sqrt(max(share * (1 - share), 1 / looks) / looks)
-            found.append(Busy(share, error, pool.result() if pool.works else None))
+            loading = pool.result() if pool.works else None
+            found.append(Busy(share, error_of(share, looks, is_rare=True), loading))
     return tuple(sorted(found, key=lambda each: -each.share))
 
 
@@ -197,7 +172,8 @@ class _Pool:
         self.locked = 0.0
         # Of both, those within a loader.
         self.at_loaders = 0.0
-        self._idles_at: dict[CodeLine, float] = {}
+        # The user's lines at which it waits.
+        self.idles_at: dict[CodeLine, float] = {}
         # Of those of waiting, those where what is waited for goes into the steps.
         self._fed = 0.0
 
@@ -210,50 +186,39 @@ class _Pool:
         self,
         stacks: StackSamples,
         *,
-        out: Iterable[tuple[str, int]] = (),
+        out: Collection[tuple[str, int]] = (),
         feeding: Feeding | None = None,
         only_loading: bool = False,
     ) -> None:
         """Take the samples of a thread; ``only_loading``: it may do other things, too."""
-        skipped = set(out)
+        is_main = self._who is Loader.MAIN
         for chain, counts in stacks.chains.items():
-            line = chain.frames[0] if chain.frames else None
-            if line is not None and (line.file, line.line) in skipped:
+            line, leaf = chain.user, chain.innermost
+            if leaf is None or plays(Role.ASIDE, leaf) or (line is not None and line[:2] in out):
                 continue
-            leaf = chain.leaf or line
-            if leaf is None or plays(Role.ASIDE, leaf):
-                continue
-            if counts.known:
-                self.locked += counts.samples * counts.locked / counts.known
+            self.locked += counts.of(counts.locked)
             feeds = feeding is not None and feeding.feeds(chain)
             for kind, idles, samples in divided(chain, leaf, counts):
-                is_start = self._who is Loader.MAIN and begins_workers(chain)
                 loads = is_loading(chain, kind) or feeds
                 self.all += samples
                 self.at_loaders += samples if loads else 0.0
                 if idles:
-                    # Who waits in a call of the framework waits for what it computes.
-                    computes = self._who is Loader.MAIN and kind_of(leaf.file) is Kind.DEVICE
-                    self._idle(line, samples if loads or not computes else 0.0)
                     self._fed += samples if feeds else 0.0
+                    # Who waits in a call of the framework waits for what it computes.
+                    computes = is_main and kind_of(leaf.file) is Kind.DEVICE
+                    waits = samples if loads or not computes else 0.0
+                    self.idles += waits
+                    if line is not None and waits:
+                        self.idles_at[line] = self.idles_at.get(line, 0.0) + waits
                 elif loads or not only_loading:
                     self.loads += samples if loads else 0.0
+                    is_start = is_main and begins_workers(chain)
                     self._work(line or leaf, LoadKind.START if is_start else kind, samples)
-
-    def _idle(self, line: CodeLine | None, samples: float) -> None:
-        self.idles += samples
-        if line is not None and samples:
-            self._idles_at[line] = self._idles_at.get(line, 0.0) + samples
 
     def _work(self, line: CodeLine, kind: LoadKind | None, samples: float) -> None:
         self.works += samples
         if samples:
             self._rows[line, kind] = self._rows.get((line, kind), 0.0) + samples
-
-    @property
-    def idles_at(self) -> tuple[CodeLine, ...]:
-        """The user's lines at which it waits, most first."""
-        return tuple(sorted(self._idles_at, key=lambda line: -self._idles_at[line]))
 
     def share_in(self, other: _Pool, kind: LoadKind) -> None:
         """Count what another one found of a kind, too."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from whyidle.monitor.code.callees import Calls, calls_of
@@ -34,29 +34,40 @@ def divided(
     chain: Chain, leaf: CodeLine, counts: Counts
 ) -> Iterator[tuple[LoadKind | None, bool, float]]:
     """Yield what a chain was doing, whether it had nothing to load, and in how many samples."""
-    waited = counts.samples * counts.waited / counts.known if counts.known else 0.0
+    waited = counts.of(counts.waited)
     blocked = min(waited, float(counts.blocked))
+    names = called(chain.user.file, chain.user.line) if chain.user is not None else ()
+    # A data set goes to each worker that is not a fork.
+    sends = plays(Role.SEND, leaf) and plays(Role.BEGIN, chain.called)
     if (
         plays(Role.IMPORT, leaf, chain.called)
-        or _starts(leaf, chain.called)
+        or plays(Role.START, leaf)
+        or sends
         or begins_workers(chain)
     ):
         yield LoadKind.START, False, counts.samples
-    elif blocked >= LEAST_BLOCKED * counts.samples and _reads_only(chain):
+    elif blocked >= LEAST_BLOCKED * counts.samples and is_call(Role.DISK_ALONE, names):
         # It copies what it has just waited for.
         yield LoadKind.STORAGE, False, counts.samples
+    elif not counts.known and plays(Role.IDLE, leaf):
+        # Whether it ran is not known: mostly such a place is one to wait at.
+        yield None, True, counts.samples
     else:
-        idles = plays(Role.IDLE, leaf)
-        if not counts.known and idles:
-            # Whether it ran is not known: mostly such a place is one to wait at.
-            yield None, True, counts.samples
-            return
         # Who wants Python's lock does nothing, and waits for no data.
-        locked = counts.samples * counts.locked / counts.known if counts.known else 0.0
-        yield _works_at(chain, leaf), False, counts.samples - waited - locked
+        yield (
+            _works_at(chain, leaf, names),
+            False,
+            counts.samples - waited - counts.of(counts.locked),
+        )
         yield LoadKind.STORAGE, False, blocked
-        idles = idles or _waits_for_device(chain, leaf)
-        yield (None if idles else _waits_at(chain, leaf)), idles, waited - blocked
+        # Who loads ahead of the device may wait for that one.
+        lines = [line for line in (leaf, chain.called) if line is not None]
+        idles = (
+            plays(Role.IDLE, leaf)
+            or any(package_of(line.file) in DEVICE_PACKAGES for line in lines)
+            or (leaf == chain.user and calls_of(leaf.file, leaf.line) is Calls.FRAMEWORK)
+        )
+        yield (None if idles else _waits_at(chain, leaf, names)), idles, waited - blocked
 
 
 def begins_workers(chain: Chain) -> bool:
@@ -64,72 +75,31 @@ def begins_workers(chain: Chain) -> bool:
     return plays(Role.BEGIN, chain.called)
 
 
-def _waits_for_device(chain: Chain, leaf: CodeLine) -> bool:
-    """Tell whether a thread that loads ahead of the device waits for that one."""
-    if any(package_of(x.file) in DEVICE_PACKAGES for x in (leaf, chain.called) if x is not None):
-        return True
-    at_users = bool(chain.frames) and leaf == chain.frames[0]
-    return at_users and calls_of(leaf.file, leaf.line) is Calls.FRAMEWORK
-
-
-def _reads_only(chain: Chain) -> bool:
-    names = called(chain.frames[0].file, chain.frames[0].line) if chain.frames else ()
-    return is_call(Role.DISK_ALONE, names)
-
-
-def _starts(leaf: CodeLine, asked: CodeLine | None) -> bool:
-    # A data set goes to each worker that is not a fork.
-    return plays(Role.START, leaf) or (plays(Role.SEND, leaf) and plays(Role.BEGIN, asked))
-
-
-def _works_at(chain: Chain, leaf: CodeLine) -> LoadKind | None:
+def _works_at(chain: Chain, leaf: CodeLine, names: tuple[str, ...]) -> LoadKind | None:
     """Return what a thread that runs does."""
-    users = chain.frames[0] if chain.frames else None
-    at_users = users is not None and leaf == users
-    names = list(called(users.file, users.line)) if users is not None else []
-    functions = [frame.function for frame in chain.frames]
-    found = (
-        _by_library(leaf, chain.called if users is not None else None)
-        or next((k for k, look in LOAD_LOOKS.items() if look.calls(names)), None)
-        or _by_function(functions)
-    )
-    if found is not None:
-        return found
-    if not at_users:
-        # A framework's own sources are long, and their names would say nothing.
+    # By the files; without a line of the user's, what was asked for is the thread's first.
+    asked = None if chain.user is None else chain.called
+    for kind, look in LOAD_LOOKS.items():
+        lines = [leaf] if kind in _OF_LEAVES_ONLY else [leaf, asked]
+        if look.role is not None and plays(look.role, *lines):
+            return kind
+    for kind, look in LOAD_LOOKS.items():
+        if look.calls(names):
+            return kind
+    # By the names of the user's functions, the innermost first.
+    for frame in chain.frames:
+        for kind, look in LOAD_LOOKS.items():
+            if look.functions is not None and look.functions.fullmatch(frame.function):
+                return kind
+    # A framework's own sources are long, and their names would say nothing.
+    if leaf != chain.user:
         return None
     is_hosts = calls_of(leaf.file, leaf.line) in {Calls.HOST, Calls.LIBRARY}
     return LoadKind.TRANSFORM if is_hosts or computes(leaf.file, leaf.line) else None
 
 
-def _by_library(leaf: CodeLine, asked: CodeLine | None) -> LoadKind | None:
-    """Tell by the files; without a line of the user's, what was asked for is the thread's first."""
-    for kind, look in LOAD_LOOKS.items():
-        lines = [leaf] if kind in _OF_LEAVES_ONLY else [leaf, asked]
-        if look.role is not None and plays(look.role, *lines):
-            return kind
-    return None
-
-
-def _by_function(functions: Iterable[str]) -> LoadKind | None:
-    """Tell by the names of the user's functions, the innermost first."""
-    patterns = {kind: look.functions for kind, look in LOAD_LOOKS.items()}
-    return next((kind for name in functions if (kind := _first([name], patterns))), None)
-
-
-def _first(
-    names: Iterable[str], patterns: Mapping[LoadKind, re.Pattern[str] | None]
-) -> LoadKind | None:
-    names = list(names)
-    for kind, pattern in patterns.items():
-        if pattern is not None and any(pattern.fullmatch(name) for name in names):
-            return kind
-    return None
-
-
-def _waits_at(chain: Chain, leaf: CodeLine) -> LoadKind:
+def _waits_at(chain: Chain, leaf: CodeLine, names: tuple[str, ...]) -> LoadKind:
     """Return what a thread waits for that has something to load."""
-    names = called(chain.frames[0].file, chain.frames[0].line) if chain.frames else ()
     if plays(Role.SHARE, leaf):
         return LoadKind.HAND_OVER
     if is_call(Role.SLEEP, names):

@@ -11,7 +11,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 

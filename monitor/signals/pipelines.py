@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Final
 from whyidle.monitor.core.finding import Evidence, Fix, Place
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
-from whyidle.monitor.signals.sampling import SURE
+from whyidle.monitor.signals.sampling import error_of
 from whyidle.monitor.signals.window import Window
 
 PARALLEL: Final = ("ParallelMap", "ParallelBatch", "ParallelInterleave")
@@ -111,7 +110,7 @@ def in_python(window: Window) -> tuple[float, float] | None:
     others = (n for chain, n in chains if chain.leaf and not plays(Role.ASIDE, chain.leaf))
     ran = sum(n.samples - n.waited - n.locked for n in others)
     share = min(1.0, max(0.0, ran) / looks)
-    error = SURE * math.sqrt(max(share * (1 - share), 1 / looks) / looks)
+    error = error_of(share, looks, is_rare=True)
     # What is made ahead costs nothing as long as it keeps up.
     is_ahead = all(stages[-1].get("stage") == "Prefetch" for stages in mine)
     return (share, error) if not is_ahead or share - error >= ALWAYS else None

@@ -25,10 +25,15 @@ SURE: Final = 2.0
 FEW: Final = 1 / 50
 
 
-def error_of(share: float, samples: float) -> float:
-    """Return by how much a share of so many samples may be wrong by chance."""
+def error_of(share: float, samples: float, *, is_rare: bool = False) -> float:
+    """Return by how much a share of so many samples may be wrong by chance.
+
+    ``is_rare``: what was seen in none of them, or in all, may still be otherwise.
+    """
+    if not samples:
+        return 1.0
     share = min(1.0, share)
-    return SURE * math.sqrt(share * (1 - share) / samples) if samples else 1.0
+    return SURE * math.sqrt(max(share * (1 - share), is_rare / samples) / samples)
 
 
 @dataclass(frozen=True, slots=True)

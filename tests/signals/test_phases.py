@@ -10,9 +10,8 @@ from tests.rules.windows import found, is_silent, window
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import HostAccount, account_of
-from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.asides import MARKED
-from whyidle.monitor.signals.phases import phase_of
+from whyidle.monitor.signals.phases import Phase, phase_of
 
 SCRIPT = """
 import torch

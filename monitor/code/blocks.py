@@ -1,0 +1,93 @@
+"""Blocks of the user's source that are no part of each step: due every few, or made to evaluate."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from whyidle.monitor.code import environments
+from whyidle.monitor.code.source import called_in, dotted, is_generator, nodes_at, tree_of
+from whyidle.monitor.code.trains import trains
+
+NO_GRADIENTS: Final = frozenset({"no_grad", "inference_mode"})
+# Who does this trains, or plays in an environment.
+_TRAINS: Final = frozenset({"backward", "zero_grad", "step"})
+# What is due after so long, too, is due every few steps.
+_CLOCKS: Final = frozenset({"time", "monotonic", "perf_counter", "time_ns", "monotonic_ns"})
+_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While, ast.GeneratorExp, ast.ListComp)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some statements of a file; ``due``: every few steps, else they only evaluate a model."""
+
+    file: str
+    body: Sequence[ast.stmt]
+    due: bool
+
+    @property
+    def lines(self) -> Iterator[int]:
+        """The lines that it stands on."""
+        for each in self.body:
+            yield from range(each.lineno, (each.end_lineno or each.lineno) + 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it calls."""
+        return tuple(called_in(self.body))
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is training itself."""
+        return trains(self.file, self.body)
+
+    @property
+    def plays(self) -> bool:
+        """Whether it is the play that is learned from."""
+        return environments.plays(self.file, self.body)
+
+
+def blocks(file: str) -> Iterator[Block]:
+    """Yield those of a file, the outer before the inner."""
+    tree = tree_of(file)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.If) and _counts(node.test):
+            yield Block(file, node.body, due=True)
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for number, each in enumerate(node.body):
+            # ``if step % 100: return``, and the rest is seldom. Who makes data skips some.
+            match each:
+                case ast.If(test=test, body=[ast.Return(value=None), *_], orelse=[]) if _counts(
+                    test
+                ) and not is_generator(node):
+                    yield Block(file, node.body[number + 1 :], due=True)
+        if _only_evaluates(node):
+            yield Block(file, node.body, due=False)
+
+
+def _counts(test: ast.expr) -> bool:
+    """Tell whether it goes by the number of a step, or by how long something is ago."""
+    clocks = any(name.rpartition(".")[2] in _CLOCKS for name in called_in([test]))
+    return clocks or any(isinstance(node, ast.Mod) for node in ast.walk(test))
+
+
+def _only_evaluates(function: ast.FunctionDef) -> bool:
+    """Tell whether a function sets a model to evaluate it on more than one batch."""
+    names = [*called_in([*function.decorator_list, *function.body])]
+    names += map(dotted, function.decorator_list)
+    last = {name.rpartition(".")[2] for name in names}
+    loops = any(isinstance(node, _LOOPS) for each in function.body for node in ast.walk(each))
+    return loops and "eval" in last and bool(last & NO_GRADIENTS) and not last & _TRAINS
+
+
+@lru_cache(maxsize=256)
+def called_around(file: str, line: int) -> tuple[tuple[str, ...], ...]:
+    """Return what the blocks around a line call, the innermost first."""
+    kinds = ast.If, ast.With, ast.FunctionDef
+    some = [node for node in nodes_at(file, line) if isinstance(node, kinds)]
+    some.sort(key=lambda node: -node.lineno)
+    return tuple(tuple(called_in(node.body)) for node in some)
