@@ -134,7 +134,7 @@ def imports(file: str) -> dict[str, str]:
     tree = tree_of(file)
     for node in () if tree is None else ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            inside = node.module or ""
+            inside = "." * node.level + (node.module or "")
             found |= {x.asname or x.name: f"{inside}.{x.name}" for x in node.names}
         elif isinstance(node, ast.Import):
             for each in node.names:

@@ -185,7 +185,7 @@ def _helpers(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helpe
     job, account = window.job, window.core_account
     threads = 0.0 if account is None else account.runs[Runner.THREADS]
     found = {
-        Runner.THREADS: [Helper(threads, job.threads.running())],
+        Runner.THREADS: [Helper(threads, job.threads)],
         Runner.HELPERS: list(job.helpers),
     }
     return {who: [x for x in some if x.cores >= LEAST] for who, some in found.items()}

@@ -14,6 +14,7 @@ from typing import Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.runs.stacks import summed
 from whyidle.monitor.signals.recorded import Recorded
 
 # Less than this is left on cores that are full, as sampled once a second.
@@ -109,14 +110,9 @@ def cores_of(job: Recorded) -> CoreAccount | None:
     ):
         runs[runner] = min(left, share)
         left -= runs[runner]
-    return CoreAccount(cores, runs, tuple(_lines(job)))
-
-
-def _lines(job: Recorded) -> list[SourceLine]:
-    found: dict[tuple[str, int, str], float] = {}
-    for helper in job.helpers:
-        for line in helper.lines:
-            key = line.file, line.line, line.function
-            found[key] = found.get(key, 0.0) + line.share * helper.cores
-    ordered = sorted(found.items(), key=lambda item: -item[1])
-    return [SourceLine(*place, cores) for place, cores in ordered]
+    lines = summed(
+        ((line.file, line.line, line.function), line.share * helper.cores)
+        for helper in job.helpers
+        for line in helper.lines
+    )
+    return CoreAccount(cores, runs, tuple(SourceLine(*at, n) for at, n in lines.items()))

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from whyidle.monitor.core.finding import SourceLine
-from whyidle.monitor.runs.stacks import CodeLine, StackSamples
+from whyidle.monitor.runs.stacks import StackSamples, summed
 from whyidle.monitor.store import Point
 
 # Thirds of fewer points have no median to speak of.
@@ -53,10 +53,17 @@ def drift_of(
         return None
     values = min(known, key=_rise)
     early, late = _ends(values)
-    order = min(map(_order, known))
-    lines = _grown(stacks, early, late)
-    work, moved = _work(cores, late / early), _moved(stacks)
-    return Drift(early, late, statistics.median(values), order, lines, work, moved)
+    longer = late / early
+    ran = [point.mean for point in cores if point.mean]
+    return Drift(
+        early,
+        late,
+        statistics.median(values),
+        order=min(map(_order, known)),
+        lines=_grown(stacks, early, late),
+        work=longer * _rise(ran) if len(ran) >= LEAST_POINTS else None,
+        moved=_moved(stacks),
+    )
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
@@ -74,34 +81,34 @@ def _order(values: Sequence[float]) -> float:
     return sum(pairs) / len(pairs)
 
 
-def _work(cores: Sequence[Point], longer: float) -> float | None:
-    values = [point.mean for point in cores if point.mean]
-    return longer * _rise(values) if len(values) >= LEAST_POINTS else None
-
-
 def _grown(
     stacks: Sequence[Mapping[str, Any]], early_s: float, late_s: float
 ) -> tuple[SourceLine, ...]:
-    third = len(stacks) // 3
-    if not third or late_s <= early_s:
+    third, whole = len(stacks) // 3, late_s - early_s
+    if not third or whole <= 0:
         return ()
-    before, after = (_seconds(part, step) for part, step in (
-        (stacks[:third], early_s), (stacks[-third:], late_s)
-    ))  # fmt: skip
-    more = {place: s - before.get(place, 0.0) for place, s in after.items()}
-    whole = late_s - early_s
-    return tuple(
-        SourceLine(*place, min(1.0, s / whole))
-        for place, s in sorted(more.items(), key=lambda item: -item[1])
-        if s > 0
+    # How much of a step each line takes.
+    before, after = (
+        {(x.file, x.line, x.function): x.share * step for x in StackSamples.of_events(part).lines()}
+        for part, step in ((stacks[:third], early_s), (stacks[-third:], late_s))
     )
+    more = summed((place, s - before.get(place, 0.0)) for place, s in after.items())
+    return tuple(SourceLine(*at, min(1.0, s / whole)) for at, s in more.items() if s > 0)
 
 
 def _moved(stacks: Sequence[Mapping[str, Any]]) -> float | None:
     third = len(stacks) // 3
     if not third:
         return None
-    before, after = (_places(part) for part in (stacks[:third], stacks[-third:]))
+    # The innermost lines, of libraries too, with their samples.
+    before, after = (
+        summed(
+            (chain.innermost, counts.samples)
+            for chain, counts in StackSamples.of_events(part).chains.items()
+            if chain.innermost is not None
+        )
+        for part in (stacks[:third], stacks[-third:])
+    )
     n, m = sum(before.values()), sum(after.values())
     if not n or not m:
         return None
@@ -113,20 +120,3 @@ def _moved(stacks: Sequence[Mapping[str, Any]]) -> float | None:
     # The mean of what is normal and has no sign.
     chance = sum(math.sqrt(2 / math.pi * p * (1 - p) * (1 / n + 1 / m)) for p in means) / 2
     return apart / chance if chance else None
-
-
-def _places(stacks: Sequence[Mapping[str, Any]]) -> dict[CodeLine, float]:
-    """Return the innermost lines, of libraries too, with their samples."""
-    found: dict[CodeLine, float] = {}
-    for chain, counts in StackSamples.of_events(stacks).chains.items():
-        if chain.innermost is not None:
-            found[chain.innermost] = found.get(chain.innermost, 0.0) + counts.samples
-    return found
-
-
-def _seconds(
-    stacks: Sequence[Mapping[str, Any]], step_s: float
-) -> dict[tuple[str, int, str], float]:
-    """Return how much of a step each line takes."""
-    lines = StackSamples.of_events(stacks).lines()
-    return {(line.file, line.line, line.function): line.share * step_s for line in lines}

@@ -226,7 +226,7 @@ def _helpers(
                 )
                 for kind in (STACKS, THREADS)
             )
-            yield Helper(cores, stacks.running(), stacks, threads)
+            yield Helper(cores, stacks, threads)
 
 
 def _read_from(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from whyidle.monitor.code.source import dotted, functions, tree_of
+from whyidle.monitor.code.source import dotted, functions, imports, tree_of
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.window import Window
@@ -56,8 +56,17 @@ def _in_function(file: str, name: str) -> Iterator[Place]:
     tree = tree_of(file)
     if tree is None:
         return
-    known, done, names = _imported(tree), set[str](), {name}
-    generators = _generators(tree, known)
+    known, done, names = imports(file), set[str](), {name}
+    # What a generator of the host was given to.
+    generators = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and _MAKES.fullmatch(_full(dotted(node.value.func), known))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     for _ in range(DEEPEST):
         called = set[str]()
         for each in names:
@@ -102,30 +111,3 @@ def _full(name: str, known: dict[str, str]) -> str:
     """Return a name as its module has it; as it is where nothing of that name was imported."""
     head, dot, rest = name.partition(".")
     return f"{known[head]}{dot}{rest}" if head in known else ""
-
-
-def _imported(tree: ast.AST) -> dict[str, str]:
-    """Return what each imported name stands for."""
-    known: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                whole = alias.name if alias.asname else alias.name.partition(".")[0]
-                known[alias.asname or whole] = whole
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    return known
-
-
-def _generators(tree: ast.AST, known: dict[str, str]) -> set[str]:
-    """Return the names that a generator of the host was given."""
-    return {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Call)
-        and _MAKES.fullmatch(_full(dotted(node.value.func), known))
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }

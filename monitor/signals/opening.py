@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.contracts.trace import TakenJson, TraceJson
+from whyidle.monitor.core.contracts.trace import TraceJson
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.runs.estimate import BACKENDS, Running, running
@@ -33,25 +33,17 @@ def of_run(store: Path, ref: str, seconds: float | None = None) -> Window:
         span = Span.of(reader, run, seconds)
         now_ms = time.time_ns() // 1_000_000
         job = recorded(reader, run, span, now_ms)
-        kept = [
-            (each, answer, counted_then(reader, run, each["taken"]))
-            for each in reader.newest_traces(run.id, MOST_TRACES)
-            if (answer := each["answer"]) is not None
-        ]
-    traces = tuple(
-        Traced(
-            answer, f"trace {each['id']}", max(0.0, (now_ms - each["ts_ms"]) / 1e3),
-            _held(each["taken"]), then,
-        )
-        for each, answer, then in kept
-    )  # fmt: skip
-    return Window(f"run {run.id}", "run", traces, job, estimated(job), not run.is_recording)
-
-
-def _held(taken: TakenJson | None) -> float | None:
-    """Return how long the job stood still for a trace."""
-    ns = None if taken is None else taken.get("held_ns")
-    return None if ns is None else ns / 1e9
+        traces = []
+        for each in reader.newest_traces(run.id, MOST_TRACES):
+            answer, taken = each["answer"], each["taken"]
+            if answer is not None:
+                # So long the job stood still for it.
+                ns = None if taken is None else taken.get("held_ns")
+                held_s = None if ns is None else ns / 1e9
+                age_s = max(0.0, (now_ms - each["ts_ms"]) / 1e3)
+                then = counted_then(reader, run, taken)
+                traces.append(Traced(answer, f"trace {each['id']}", age_s, held_s, then))
+    return Window(f"run {run.id}", "run", tuple(traces), job, estimated(job), not run.is_recording)
 
 
 def estimated(job: Recorded) -> Running:

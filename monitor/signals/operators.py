@@ -10,7 +10,7 @@ from typing import Any, Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.signals.account import HOST_WORK, HostAccount
+from whyidle.monitor.signals.account import HOST_WORK
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
@@ -74,14 +74,25 @@ def overhead(window: Window) -> Overhead | None:
     if not steps or ran <= 0:
         return None
     step_s = busy.value / pace.value
-    most = MOST if window.host is None else min(MOST, 1 - _elsewhere(window.host))
-    trained = _trained(trace, ran) / steps
-    # Of those that train such are a part: their time is known for all together.
-    beside = max(0.0, (ran - _same(trace)) / steps - trained)
-    count = trained + beside
+    # Of the thread's time some is surely spent beside operators.
+    elsewhere = sum(
+        row.share
+        for row in (() if window.host is None else window.host.rows)
+        if row.doing in _BESIDE or (row.phase in _HOSTS and row.doing is HostClass.UNCLEAR)
+    )
+    most = min(MOST, 1 - elsewhere)
+    # All of a job without gradients train: its step has nothing else.
+    nodes, parameters = (trace.count(name) for name in (NODE, PARAMETER))
+    count = min(ran, PER_NODE * nodes + PER_PARAMETER * parameters) if nodes else ran
+    trained = count / steps
+    # Some give back what they were given; of those that train such are a part, whose time is known
+    # for all together.
+    same = trace.count(_SAME) + max(0, trace.count(_MOVES) - trace.count(_MOVED))
+    beside = max(0.0, (ran - same) / steps - trained)
+    per_step = trained + beside
     return Overhead(
-        trace.measure(count, "1/step"),
-        window.job.measure(step_s / count, "s", busy.source),
+        trace.measure(per_step, "1/step"),
+        window.job.measure(step_s / per_step, "s", busy.source),
         min(most, (trained * PER_OPERATOR_S + beside * BESIDE_S) / step_s),
         min(most, (trained * LEAST_S + beside * LEAST_BESIDE_S) / step_s),
     )
@@ -105,29 +116,6 @@ def computing(trace: Traced) -> float:
     usual = [ns / count for ns, count in own if count]
     costs = max(PER_OPERATOR_S * 1e9, median(usual) if usual else 0.0)
     return min(1.0, trace.of_whole(sum(max(0.0, ns - count * costs) for ns, count in own)))
-
-
-def _trained(trace: Traced, ran: int) -> int:
-    """Return how many operators train, at most: with gradients, and of the optimizer.
-
-    All of a job without gradients: its step has nothing else.
-    """
-    nodes, parameters = (trace.count(name) for name in (NODE, PARAMETER))
-    return min(ran, PER_NODE * nodes + PER_PARAMETER * parameters) if nodes else ran
-
-
-def _same(trace: Traced) -> int:
-    """Return how many operators gave back what they were given."""
-    return trace.count(_SAME) + max(0, trace.count(_MOVES) - trace.count(_MOVED))
-
-
-def _elsewhere(account: HostAccount) -> float:
-    """Return the share of the thread's time that is surely spent beside operators."""
-    return sum(
-        row.share
-        for row in account.rows
-        if row.doing in _BESIDE or (row.phase in _HOSTS and row.doing is HostClass.UNCLEAR)
-    )
 
 
 def steps_in(trace: Traced) -> float:

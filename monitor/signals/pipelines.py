@@ -78,18 +78,21 @@ def pipeline_of(window: Window) -> Pipeline | None:
     for stages in window.fact("pipelines") or ():
         if faults := list(_faults(stages)):
             # One that works ahead may well read anew: that is no fault yet.
-            again = [_AGAIN] if _reads_again(stages) else []
-            faults = [*again, *faults]
-            job = window.job
-            evidence = [
-                Evidence("pipeline", _words(stages), "", "agent", job.age_s, job.seconds),
-                *(
-                    Evidence("in it", what, "", "agent", job.age_s, job.seconds)
-                    for what, _ in faults
-                ),
-            ]
-            fix = Fix(" ".join(cure for _, cure in faults), _KEPT if again else _CODE)
-            return Pipeline(tuple(evidence), fix, tuple(_places(stages)), _has_python(stages))
+            names = [str(each.get("stage")) for each in stages]
+            # A generator may make something new in each pass.
+            is_other = any(re.search("Cache|Snapshot|Load|Generator", name) for name in names)
+            again = not is_other and any(READS.search(name) for name in names)
+            faults = [*([_AGAIN] if again else []), *faults]
+            called = [each.get("function") for each in stages]
+            words = (f"{n}({at[2]})" if at else n for n, at in zip(names, called, strict=True))
+            said = [("pipeline", ", ".join(words)), *(("in it", what) for what, _ in faults)]
+            age_s, seconds = window.job.age_s, window.job.seconds
+            return Pipeline(
+                tuple(Evidence(name, what, "", "agent", age_s, seconds) for name, what in said),
+                Fix(" ".join(cure for _, cure in faults), _KEPT if again else _CODE),
+                tuple(Place(str(at[0]), int(at[1]), str(at[2])) for at in called if at),
+                _has_python(stages),
+            )
     return None
 
 
@@ -134,24 +137,3 @@ def _faults(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     batch = next((i for i, name in enumerate(names) if "Batch" in name), None)
     if batch is not None and "Shuffle" in names[batch + 1 :]:
         yield _LATE
-
-
-def _reads_again(stages: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether each pass does what the pass before did; a generator may make something new."""
-    names = [str(each.get("stage")) for each in stages]
-    is_other = any(re.search("Cache|Snapshot|Load|Generator", name) for name in names)
-    return not is_other and any(READS.search(name) for name in names)
-
-
-def _words(stages: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(
-        f"{each['stage']}({each['function'][2]})" if each.get("function") else str(each["stage"])
-        for each in stages
-    )
-
-
-def _places(stages: Sequence[Mapping[str, Any]]) -> Iterator[Place]:
-    for each in stages:
-        if each.get("function"):
-            file, line, name = each["function"]
-            yield Place(str(file), int(line), str(name))

@@ -61,7 +61,6 @@ def dump(window: Window) -> JsonObject:
     data["helpers"] = [
         {
             "cores": each.cores,
-            "lines": _plain(each.lines),
             "stacks": each.stacks.packed(MOST_BYTES, MOST_CHAINS),
             "threads": each.threads.packed(MOST_BYTES, MOST_CHAINS),
         }
@@ -98,8 +97,8 @@ def load(data: Mapping[str, Any]) -> Window:
     job["helpers"] = tuple(
         Helper(
             each["cores"],
-            tuple(msgspec.convert(line, SourceLine) for line in each["lines"]),
-            StackSamples.of_events([each.get("stacks", {})]),
+            # Older windows have only lines, by their shares.
+            StackSamples.of_events([each.get("stacks") or {"samples": 1, "lines": each["lines"]}]),
             StackSamples.of_events([each.get("threads", {})]),
         )
         for each in job.get("helpers", ())

@@ -5,9 +5,10 @@ Arrays that are alive show only what goes in and comes out: a function may compu
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from whyidle.monitor.signals.window import Window
 
@@ -29,20 +30,22 @@ class Doubles(NamedTuple):
 def doubles(window: Window) -> Doubles | None:
     """Return the part by the programs' work; ``None`` where no product of floats is known."""
     programs = window.fact("largest_executables")
-    known = programs if isinstance(programs, list | tuple) else ()
     rows = [
         (program, part)
-        for program in known
+        for program in (programs if isinstance(programs, list | tuple) else ())
         if isinstance(program, Mapping)
-        for part in (_part(program),)
-        if part is not None
+        if (part := double_share(program.get("products") or {}, _FLOATING, DOUBLE)) is not None
     ]
     if not rows:
         return None
-    work = _work([program for program, _ in rows])
-    whole = sum(work)
-    main = [part for (_, part), each in zip(rows, work, strict=True) if each >= SMALL * max(work)]
-    share = sum(part * each for (_, part), each in zip(rows, work, strict=True)) / whole
+    # By flops; by the number of products where a program, often the largest, has no flops. Those of
+    # a loop's body are counted once, but so they are in the number of products.
+    work = [float(program.get("flops") or 0) for program, _ in rows]
+    if not all(work):
+        work = [float(sum(program["products"].values())) for program, _ in rows]
+    parts = [part for _, part in rows]
+    main = [part for part, each in zip(parts, work, strict=True) if each >= SMALL * max(work)]
+    share = sum(map(operator.mul, parts, work)) / sum(work)
     return Doubles(min(main), share, len(main))
 
 
@@ -53,15 +56,3 @@ def double_share(
     found = {name: n for name, n in kinds.items() if floating.fullmatch(str(name))}
     whole = sum(found.values())
     return sum(found.get(name, 0) for name in double) / whole if whole else None
-
-
-def _part(program: Mapping[str, Any]) -> float | None:
-    products = program.get("products") or {}
-    return double_share(products, _FLOATING, DOUBLE)
-
-
-def _work(programs: list[Mapping[str, Any]]) -> list[float]:
-    """Return flops; the numbers of products where a program, often the largest, has no flops."""
-    flops = [float(program.get("flops") or 0) for program in programs]
-    # Those of a loop's body are counted once, but so they are in the number of products.
-    return flops if all(flops) else [float(sum(p["products"].values())) for p in programs]

@@ -41,21 +41,16 @@ def compiled_again(job: Recorded) -> list[Recompiled]:
     if share is None or not whole:
         return []
     storms = {(e.get("function"), e.get("file"), e.get("line")) for e in job.events.get(STORM, ())}
-    again = [one for one in job.compiled if _is_often(one, storms)]
+    fresh = [(one, one.count - one.cached) for one in job.compiled]
+    again = [
+        one
+        for one, times in fresh
+        if times >= LEAST_TIMES_OF.get(one.framework, LEAST_TIMES)
+        or (one.function, one.file, one.line) in storms
+    ]
     is_few = not again and share.value >= MOSTLY
     if is_few:
-        again = [one for one in job.compiled if _is_few(one)]
+        of_jax = ((one, times) for one, times in fresh if one.framework == "jax" and one.reason)
+        again = [one for one, times in of_jax if times >= LEAST_LONG]
     # The whole recording shows which functions compile, its steady part how much.
     return [Recompiled(one, share.times(one.ns / whole), is_few) for one in again]
-
-
-def _is_often(one: Compiled, storms: set[tuple[object, object, object]]) -> bool:
-    fresh = one.count - one.cached
-    return (
-        fresh >= LEAST_TIMES_OF.get(one.framework, LEAST_TIMES)
-        or (one.function, one.file, one.line) in storms
-    )
-
-
-def _is_few(one: Compiled) -> bool:
-    return one.framework == "jax" and one.count - one.cached >= LEAST_LONG and bool(one.reason)

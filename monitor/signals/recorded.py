@@ -87,11 +87,14 @@ class Helper:
 
     # CPU time a second.
     cores: float
-    # The user's lines at which it ran, with their shares of that.
-    lines: tuple[SourceLine, ...] = ()
     # Where its main thread was: whole chains; and its other threads, while that one waited.
     stacks: StackSamples = field(default_factory=StackSamples)
     threads: StackSamples = field(default_factory=StackSamples)
+
+    @property
+    def lines(self) -> tuple[SourceLine, ...]:
+        """The user's lines at which it ran, with their shares of that."""
+        return self.stacks.running()
 
 
 @dataclass(frozen=True, slots=True)

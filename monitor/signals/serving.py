@@ -146,14 +146,13 @@ def _waits(stacks: StackSamples) -> _Waits:
             waited = 0.0 if leaf is None or is_users(leaf.file) else counts.samples
         if waited > 0:
             what = awaited(chain)
-            is_clients = what is Awaited.INPUT and _is_raw(chain)
-            found[chain] = (Awaited.CLIENTS if is_clients else what), waited
+            at = [line for line in (chain.leaf, chain.called) if line is not None]
+            if what is Awaited.INPUT and all(
+                is_users(line.file) or plays(Role.CONNECTION, line) for line in at
+            ):
+                what = Awaited.CLIENTS
+            found[chain] = what, waited
     return found
-
-
-def _is_raw(chain: Chain) -> bool:
-    lines = [line for line in (chain.leaf, chain.called) if line is not None]
-    return all(is_users(line.file) or plays(Role.CONNECTION, line) for line in lines)
 
 
 def _share(stacks: StackSamples, waits: _Waits, what: Container[Awaited]) -> float:

@@ -44,21 +44,17 @@ def small_calls(window: Window, trace: Traced) -> SmallCalls | None:
     if not added or not steps or trace.count(_RECURRENT):
         return None
     calls = _PARAMETERS * trace.count(_LAYERS) / added
-    if calls < MIN_CALLS or _is_unrolled(window):
+    # Where the main thread is in a model, the loop may be in ``forward``.
+    rows = () if window.host is None else window.host.rows
+    inside = [(row, [x for x in row.frames if x.function == "forward"]) for row in rows]
+    whole = sum(row.share for row, frames in inside if frames)
+    looping = sum(row.share for row, frames in inside if any(map(_is_in_loop, frames)))
+    if calls < MIN_CALLS or 2 * looping > whole > 0:
         return None
     operators = sum(device["kernels"] for device in trace.devices) / steps / calls
     if operators > MAX_OPERATORS:
         return None
     return SmallCalls(trace.measure(calls, "1/step"), trace.measure(operators, "count"))
-
-
-def _is_unrolled(window: Window) -> bool:
-    """Tell whether the loop is in ``forward``, where the main thread is in a model."""
-    rows = () if window.host is None else window.host.rows
-    inside = [(row, [x for x in row.frames if x.function == "forward"]) for row in rows]
-    whole = sum(row.share for row, frames in inside if frames)
-    looping = sum(row.share for row, frames in inside if any(map(_is_in_loop, frames)))
-    return 2 * looping > whole > 0
 
 
 def _is_in_loop(line: CodeLine) -> bool:

@@ -7,7 +7,7 @@ what the kernel and the driver counted in that time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
@@ -17,7 +17,7 @@ import msgspec
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
-from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples, summed
 from whyidle.monitor.runs.summary import (
     GOES_ON,
     STACKS,
@@ -240,22 +240,14 @@ def _seconds(event: Event) -> float:
 
 def _top(samples: StackSamples) -> CodeLine | None:
     """Return the line that nearly all samples are at."""
-    shares: dict[CodeLine, float] = {}
-    for line, counts in _lines(samples):
-        shares[line] = shares.get(line, 0.0) + counts.samples
-    most = max(shares, key=lambda each: shares[each], default=None)
+    shares = summed((_line(chain), counts.samples) for chain, counts in samples.chains.items())
+    shares.pop(None, None)
+    most = next(iter(shares), None)
     return most if most is not None and shares[most] >= SAME * samples.samples else None
 
 
-def _lines(samples: StackSamples) -> Iterator[tuple[CodeLine, Counts]]:
-    for chain, counts in samples.chains.items():
-        line = _line(chain)
-        if line is not None:
-            yield line, counts
-
-
 def _line(chain: Chain) -> CodeLine | None:
-    return chain.frames[0] if chain.frames else chain.leaf
+    return chain.user or chain.leaf
 
 
 def _series(reader: Reader, run: Run, metric: Metric, start_ms: int, end_ms: int) -> list[Point]:

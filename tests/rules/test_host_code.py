@@ -135,7 +135,7 @@ def test_who_waits_for_others_of_the_job_that_run_is_named(
     what: str, inside: bool, means: dict[Metric, float], tmp_path: Path
 ) -> None:
     works = SourceLine("/job/work.py", 7, "work", 1.0)
-    helpers = (Helper(1.0, (works,)),)
+    helpers = (Helper(1.0, stacks((works, (), 1))),)
     job = waiting(tmp_path, *OF_THE_JOB[what], inside=inside, means=means, helpers=helpers)
     finding = found(NAME, job)
     assert [place.line for place in finding.where] == [3, 7]

@@ -298,7 +298,7 @@ def works(chain: Chain, share: float = 0.9, *, blocked: float = 0.0) -> Helper:
     """Return a worker that is at a chain for such a share of its time, part of it on a disk."""
     at, idle = share * blocked * 200, (1 - share) * 200
     rows = (chain, 200 * share, at, at), (Chain((LOOP,), IDLE), idle, idle, 0)
-    return Helper(share, (), of_chains(*rows))
+    return Helper(share, of_chains(*rows))
 
 
 def fed_by(*workers: Helper, wait: float = 0.8, **more: Any) -> Window:
@@ -518,7 +518,7 @@ def test_two_loaders_of_which_one_rests_have_no_slow_worker() -> None:
     assert "slower" not in str(found(NAME, two).title)
     # A process that logs is no worker of a loader.
     logs = Chain((CodeLine("/job/log.py", 3, "send"),), CodeLine(f"{LIB}/queue.py", 171, "get"))
-    logger = Helper(0.0, (), of_chains((logs, 200, 200, 0)))
+    logger = Helper(0.0, of_chains((logs, 200, 200, 0)))
     assert "slower" not in str(found(NAME, fed_by(busy, logger)).title)
 
 

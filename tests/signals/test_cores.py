@@ -21,7 +21,18 @@ MEANS = {
     m.HOST_CORES: 4.0, m.HOST_CPU: 0.95, m.JOB_CPU: 3.6, m.PROCESS_CPU: 2.5, m.JOB_MAIN_THREAD: 0.9,
 }  # fmt: skip
 DECODE, CROP = SourceLine("/u/data.py", 9, "decode", 0.7), SourceLine("/u/data.py", 4, "crop", 0.2)
-HELPERS = (Helper(0.8, (DECODE, CROP)), Helper(0.3, (DECODE,)))
+
+
+def of_lines(*lines: SourceLine) -> StackSamples:
+    """Return samples of which some lines have their shares."""
+    found = StackSamples()
+    found.count(Chain(()), 1 - sum(line.share for line in lines))
+    for line in lines:
+        found.count(Chain((CodeLine(line.file, line.line, line.function),)), line.share)
+    return found
+
+
+HELPERS = (Helper(0.8, of_lines(DECODE, CROP)), Helper(0.3, of_lines(DECODE)))
 CPU = {"torch": {"backend": "cpu"}}
 
 

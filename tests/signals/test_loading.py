@@ -41,7 +41,7 @@ def samples(
 
 
 def worker(*rows: tuple[Chain, float] | tuple[Chain, float, float]) -> Helper:
-    return Helper(0.5, (), samples(*rows))
+    return Helper(0.5, samples(*rows))
 
 
 WAITS = samples((Chain((LOOP,), GET, NEXT), 900, 900), (Chain((LOOP,), LOOP), 100))
@@ -142,7 +142,7 @@ def test_what_a_thread_waits_for(
     leaf: CodeLine, waited: float, blocked: float, kind: LoadKind
 ) -> None:
     stacks = samples((Chain((ITEM, LOOP), leaf), 200, waited, blocked))
-    loading = loading_of(Recorded(stacks=WAITS, helpers=(Helper(0.1, (), stacks),)))
+    loading = loading_of(Recorded(stacks=WAITS, helpers=(Helper(0.1, stacks),)))
     assert loading is not None
     assert loading.cause is kind
 
@@ -157,7 +157,7 @@ def test_a_worker_that_hands_its_work_to_threads_does_what_these_do() -> None:
         (Chain((), CodeLine(f"{LIB}/socket.py", 9, "accept")), 90, 90),
     )
     mine = samples((Chain((ITEM, LOOP), result), 60, 45))
-    loading = loading_of(Recorded(stacks=WAITS, helpers=(Helper(1.0, (), mine, threads),)))
+    loading = loading_of(Recorded(stacks=WAITS, helpers=(Helper(1.0, mine, threads),)))
     assert loading is not None
     assert loading.who is Loader.WORKERS
     assert loading.cause is LoadKind.UNPACK
