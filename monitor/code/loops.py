@@ -26,6 +26,7 @@ from whyidle.monitor.code.source import (
     last,
     nodes_at,
     tree_of,
+    variables,
     written,
 )
 from whyidle.monitor.code.trains import is_training, trains_at
@@ -454,3 +455,21 @@ def _builds_on_itself(loop: ast.For) -> bool:
             if new & read:
                 return True
     return False
+
+
+def loops_over_data(line: CodeLine) -> bool:
+    """Tell whether a line is, in its function, in a loop over anything but the parts of a model."""
+    around = list(nodes_at(line.file, line.line))
+    inner = [at for at, node in enumerate(around) if isinstance(node, ast.FunctionDef)]
+    loops = [x for x in around[inner[-1] if inner else 0 :] if isinstance(x, ast.For | ast.While)]
+    return any(isinstance(loop, ast.While) or not _is_of_itself(loop.iter) for loop in loops)
+
+
+def _is_of_itself(iterated: ast.expr) -> bool:
+    """Tell whether attributes of ``self`` are gone through, alone or numbered."""
+    if isinstance(iterated, ast.Call):
+        names = variables(iterated.func)
+        if "range" in names:
+            return False
+        return any(map(_is_of_itself, iterated.args)) or "self" in names
+    return "self" in variables(iterated)

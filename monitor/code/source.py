@@ -160,10 +160,10 @@ def nodes_at(file: str, line: int) -> tuple[ast.AST, ...]:
     return tuple(node for first, last, node in _spans(file) if first <= line <= last)
 
 
-def goes_through(file: str, line: int) -> list[ast.expr]:
-    """Return what the loops go through that begin at a line."""
-    found = (x for x in nodes_at(file, line) if isinstance(x, ast.For) and x.lineno == line)
-    return [loop.iter for loop in found]
+def goes_through(file: str, line: int) -> list[str]:
+    """Return what the loops that begin at a line call to go through it; empty: nothing."""
+    loops = (x for x in nodes_at(file, line) if isinstance(x, ast.For) and x.lineno == line)
+    return [callee(x.iter) if isinstance(x.iter, ast.Call) else "" for x in loops]
 
 
 def functions(file: str, name: str) -> Iterator[Function]:

@@ -21,6 +21,7 @@ from whyidle.monitor.signals.window import Window
 MOST_OF: Final = 0.5
 At: TypeAlias = tuple[str, int]
 Key: TypeAlias = int | At | Slice | str
+Claim: TypeAlias = dict[Key, float]
 # All of the time in which nothing could be slow.
 _STOOD: Final = "stood"
 
@@ -40,35 +41,26 @@ class Row:
 
 def account(window: Window) -> tuple[Row, ...]:
     """Return all rows; none where it is not known where the time goes."""
-    budget = window.budget
-    total = 0 if budget is None else sum(budget["slices"].values())
-    if budget is None or not total:
-        return ()
-    host = window.host
+    shares, host = window.shares, window.host
     hosts: dict[Slice, list[HostRow]] = {}
     # What keeps the device from nothing is beside its work, where it is known to do any.
-    beside = Slice.COMPUTE if budget["slices"].get(Slice.COMPUTE) else Slice.IDLE_UNKNOWN
+    beside = Slice.COMPUTE if shares.get(Slice.COMPUTE) else Slice.IDLE_UNKNOWN
     for row in () if host is None else host.rows:
         hosts.setdefault(window.meaning.get(row.doing, beside), []).append(row)
     found = []
-    for part in Slice:
-        share = budget["slices"].get(part, 0) / total
+    for part, taken in shares.items():
         # Time without work is no loss.
-        share -= window.idles if part is Slice.IDLE_UNKNOWN else 0.0
+        share = taken - (window.idles if part is Slice.IDLE_UNKNOWN else 0.0)
         mine = hosts.get(part, [])
         whole = sum(row.share for row in mine)
         if share > 0 and not whole:
             found.append(Row(part, share))
         elif share > 0 and host is not None:
             scale = share / whole
-            found += [
-                Row(part, scale * row.share, row, host.phase_of(row), _under(row)) for row in mine
-            ]
+            for row in mine:
+                at = frozenset((line.file, line.line) for line in (*row.frames, row.begins) if line)
+                found.append(Row(part, scale * row.share, row, host.phase_of(row), at))
     return tuple(found)
-
-
-def _under(row: HostRow) -> frozenset[At]:
-    return frozenset((line.file, line.line) for line in (*row.frames, row.begins) if line)
 
 
 def about(rows: Sequence[Row], found: Found) -> list[int]:
@@ -86,7 +78,7 @@ def about(rows: Sequence[Row], found: Found) -> list[int]:
     return list({*under, *(n for n, row in enumerate(rows) if row.of is found.slice)})
 
 
-def claimed(rows: Sequence[Row], found: Found) -> dict[Key, float]:
+def claimed(rows: Sequence[Row], found: Found) -> Claim:
     """Return how much of which rows may come back; lines and slices for what no row has."""
     most = found.explains if found.gain is None else found.gain.high
     if most is None:
@@ -97,7 +89,9 @@ def claimed(rows: Sequence[Row], found: Found) -> dict[Key, float]:
         alone: list[Key] = [*_places(found.where)] or ([found.slice] if found.slice else [])
         shares = dict.fromkeys(alone, most / max(1, len(alone)))
     whole = sum(shares.values())
-    claim = {key: share * min(1.0, most / whole) for key, share in shares.items()} if whole else {}
+    claim: Claim = {}
+    if whole:
+        claim = {key: share * min(1.0, most / whole) for key, share in shares.items()}
     return claim if claim and not found.explains else claim | {_STOOD: most}
 
 
@@ -113,29 +107,25 @@ class Claims:
     # For each row who has how much of it: as is expected to come back, and at most.
     _owners: dict[Key, dict[str, tuple[float, float]]] = field(default_factory=dict)
 
-    def take(self, name: str, found: Found, *, surely: bool = True) -> None:
+    def take(self, name: str, found: Found, claim: Claim, *, surely: bool = True) -> None:
         """Give a finding the rows that it is about; else they are its own at most."""
         gain = found.gain
         likely = (gain.expected / gain.high if gain and gain.high else 1.0) * surely
-        for key, share in claimed(self.rows, found).items():
+        for key, share in claim.items():
             if key != _STOOD or found.explains:
                 self._owners.setdefault(key, {})[name] = likely * share, share
 
-    def _is_work(self, key: Key) -> bool:
-        """Tell whether the device computes: cures of that share nothing, one follows the other."""
-        of = self.rows[key].of if isinstance(key, int) else key
-        return of is Slice.COMPUTE
-
-    def taken(self, found: Found, *, at_most: bool = False) -> dict[str, float]:
+    def taken(self, claim: Claim, *, at_most: bool = False) -> dict[str, float]:
         """Return who has which part of what a finding is about already.
 
         What knows no cure for its lines is held against all that others may give back of them.
         """
         taken: dict[str, float] = {}
-        claim = claimed(self.rows, found)
         wanted = sum(claim.values())
         for key, share in claim.items() if wanted else ():
-            if not at_most and self._is_work(key):
+            of = self.rows[key].of if isinstance(key, int) else key
+            if of is Slice.COMPUTE and not at_most:
+                # Cures of what the device computes share nothing: one follows the other.
                 continue
             known = self._owners.get(key, {})
             if not isinstance(key, int):

@@ -64,23 +64,19 @@ def overhead(window: Window) -> OverheadJson:
     """Return what we take of the job's time and of its machine."""
     job, file = window.job, window.kind == "file"
     held = [trace.held_s for trace in window.traces if trace.held_s is not None]
+    label, trace = MEANING[Cause.PROFILER][1], window.trace
+    took = None if trace is None else trace.detail(Slice.IDLE_UNKNOWN, label)
+    profiler = (took.value or None) if took else None
     values = {
         "agent_cores": (job.means.get(m.JOB_AGENT_CPU), NOT_RECORDED if file else NOT_ENTERED),
         "monitor_cores": (job.means.get(m.SELF_CPU), NOT_RECORDED),
         "monitor_rss_bytes": (job.means.get(m.SELF_RSS), NOT_RECORDED),
         "entering_s": (job.stopped_s, NOT_RECORDED if file else NOT_ENTERED),
         "traces_held_s": (sum(held) if held else None, NOT_RECORDED if file else NOT_SAID),
-        "profiler_share": (_profiler(window), NOT_SAID),
+        "profiler_share": (profiler, NOT_SAID),
     }
     return OverheadJson(
         **{name: value for name, (value, _) in values.items()},
         traces=0 if file else len(window.traces),
         unknown={name: why for name, (value, why) in values.items() if value is None},
     )
-
-
-def _profiler(window: Window) -> float | None:
-    if window.trace is None:
-        return None
-    took = window.trace.detail(Slice.IDLE_UNKNOWN, MEANING[Cause.PROFILER][1])
-    return took.value if took is not None and took.value else None

@@ -59,8 +59,16 @@ def busy(window: Window) -> ComputeJson | None:
     if window.device != "gpu":
         return _on_cpu(window)
     bound, said = _bound(window)
-    cores = _tensor_cores(window)
-    used = _efficiency(window)
+    tensor = _mean(window, m.GPU_TENSOR_ACTIVITY)
+    cores = None if tensor is None else (tensor, tensor)
+    kernels = None if window.gpu_trace is None else window.gpu_trace.kernels
+    if cores is None and kernels is not None and (share := kernels["tensor_core_share"]):
+        cores = share[0], share[1]
+    # The share of the peak: by the operations of a step, else by the tensor counter.
+    flops, peak, step = _flops_per_step(window), _peak(window), window.step_s
+    used = None if tensor is None else window.job.measure(tensor, "ratio", "gpm")
+    if flops is not None and peak is not None and step is not None and step.value:
+        used = Measure(flops / step.value / peak, "ratio", "cost analysis", step.age_s)
     unknown = {} if bound else {"bound": NO_COUNTERS}
     unknown |= {} if cores else {"tensor_core_share": NO_COUNTERS}
     unknown |= {} if used else {"efficiency": NO_FLOPS}
@@ -139,15 +147,6 @@ def _bound_by_names(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
     return "memory", (said,)
 
 
-def _tensor_cores(window: Window) -> tuple[float, float] | None:
-    activity = _mean(window, m.GPU_TENSOR_ACTIVITY)
-    if activity is not None:
-        return activity, activity
-    kernels = None if window.gpu_trace is None else window.gpu_trace.kernels
-    share = None if kernels is None else kernels["tensor_core_share"]
-    return None if share is None else (share[0], share[1])
-
-
 def _of_cores(cores: tuple[float, float] | None) -> tuple[str, ...]:
     if cores is None:
         return ()
@@ -156,15 +155,6 @@ def _of_cores(cores: tuple[float, float] | None) -> tuple[str, ...]:
     low, high = cores
     share = f"{low:.0%}" if high - low < 0.01 else f"{low:.0%} to {high:.0%}"
     return (f"The tensor cores work in {share} of the kernels' time.",)
-
-
-def _efficiency(window: Window) -> Measure | None:
-    """Return the share of the peak: by the operations of a step, else by the tensor counter."""
-    flops, peak, step = _flops_per_step(window), _peak(window), window.step_s
-    if flops is not None and peak is not None and step is not None and step.value:
-        return Measure(flops / step.value / peak, "ratio", "cost analysis", step.age_s)
-    tensor = _mean(window, m.GPU_TENSOR_ACTIVITY)
-    return None if tensor is None else window.job.measure(tensor, "ratio", "gpm")
 
 
 def _flops_per_step(window: Window) -> float | None:

@@ -30,7 +30,6 @@ from whyidle.monitor.core.finding import (
     Framework,
     Need,
     NotChecked,
-    Place,
     Severity,
     Verdict,
 )
@@ -43,7 +42,7 @@ from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, arbitrated
 from whyidle.monitor.diagnosis.ranks import ranks_json
 from whyidle.monitor.diagnosis.verdict import UNJUDGED, Headline, headline, led
-from whyidle.monitor.runs.stacks import place_json
+from whyidle.monitor.runs.stacks import place_json, summed
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
 from whyidle.monitor.signals.cores import CoreAccount
@@ -82,31 +81,20 @@ class Diagnosis:
     @property
     def is_known(self) -> bool:
         """Whether it is known where most of the time goes: only then can nothing be wrong."""
-        budget = self.window.budget
-        if budget is None:
-            return False
-        total = sum(budget["slices"].values())
+        shares = self.window.shares
         # Who has nothing to do is idle, for a reason that is known.
-        unknown = budget["slices"].get(Slice.IDLE_UNKNOWN, 0) - self.window.idles * total
-        return 2 * unknown < total
+        return bool(shares) and 2 * (shares[Slice.IDLE_UNKNOWN] - self.window.idles) < 1
 
     @property
     def unexplained(self) -> dict[str, float]:
         """The slices that are no work, and that no finding is about, with their shares."""
-        budget = self.window.budget
-        total = 0 if budget is None else sum(budget["slices"].values())
-        if budget is None or not total:
-            return {}
-        named = {str(each.found.slice) for each in self.findings if each.found.gain is not None}
-        shares = {part: ns / total for part, ns in budget["slices"].items() if part not in named}
-        if Slice.IDLE_UNKNOWN in shares:
-            shares[Slice.IDLE_UNKNOWN] -= self.window.idles
+        named = {each.found.slice for each in self.findings if each.found.gain is not None}
         left = {
-            part: share
-            for part, share in shares.items()
-            if part != Slice.COMPUTE and share >= EXPLAINS
+            str(part): share - (self.window.idles if part is Slice.IDLE_UNKNOWN else 0.0)
+            for part, share in self.window.shares.items()
+            if part not in named and part is not Slice.COMPUTE
         }
-        return dict(sorted(left.items(), key=lambda item: -item[1]))
+        return {part: n for part, n in summed(left.items()).items() if n >= EXPLAINS}
 
     @property
     def worst(self) -> Severity | None:
@@ -138,12 +126,12 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
             verdicts[name] = NotChecked(Need.LONGER, f"its signals contradict each other: {error}")
         except Exception as error:  # noqa: BLE001  the other rules can still judge
             failed[name] = f"{type(error).__name__}: {error}"
+    rows = account(window)
     found = [
         Finding(loaded[name], verdict, measured(window, verdict))
         for name, verdict in verdicts.items()
         if isinstance(verdict, Found) and verdict.is_worth_a_line
     ]
-    rows = account(window)
     judged = Diagnosis(
         window,
         tuple(arbitrated(found, rows)),
@@ -160,14 +148,12 @@ def measured(window: Window, found: Found) -> float | None:
 
     What is of no slice is at most what does not compute, at its lines.
     """
-    budget = window.budget
-    total = 0 if budget is None else sum(budget["slices"].values())
-    if budget is None or not total or found.slice is Slice.COMPUTE:
+    shares = window.shares
+    if not shares or found.slice is Slice.COMPUTE:
         return None
     if found.slice is not None:
-        return budget["slices"].get(found.slice, 0) / total
-    no_work = 1 - budget["slices"].get(Slice.COMPUTE, 0) / total
-    return min(no_work, sum(place.share or 0.0 for place in found.where))
+        return shares[found.slice]
+    return min(1 - shares[Slice.COMPUTE], sum(place.share or 0.0 for place in found.where))
 
 
 def concluded(path: Path, summary: RunSummary) -> RunSummary:
@@ -244,6 +230,9 @@ def host_json(window: Window) -> HostJson:
             samples=0, rows=[], serving=said, cores=cores_json(cores),
             unknown={"rows": NO_THREADS if said else NOT_SAMPLED, **unknown},
         )  # fmt: skip
+    # The largest rows, and what the others take together.
+    rest = sum(row.share for row in account.rows[MOST_ROWS:])
+    more = [HostRow((), HostClass.UNCLEAR, rest)] if rest else []
     return HostJson(
         samples=int(account.samples),
         rows=[
@@ -252,18 +241,12 @@ def host_json(window: Window) -> HostJson:
                 share=round(row.share, 4),
                 chain=[place_json(line) for line in row.frames],
             )
-            for row in _shown(account.rows)
+            for row in (*account.rows[:MOST_ROWS], *more)
         ],
         serving=said,
         cores=cores_json(cores),
         unknown=unknown if account.knows_waits else {"waits": NO_WAITS, **unknown},
     )
-
-
-def _shown(rows: Sequence[HostRow]) -> Sequence[HostRow]:
-    """Return the largest rows, and what the others take together."""
-    rest = sum(row.share for row in rows[MOST_ROWS:])
-    return [*rows[:MOST_ROWS], *([HostRow((), HostClass.UNCLEAR, rest)] if rest else [])]
 
 
 def phases_json(account: HostAccount) -> list[PhaseJson]:
@@ -298,6 +281,7 @@ def cores_json(account: CoreAccount | None) -> CoresJson | None:
 def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
     """Return one finding of the answer."""
     found, window = finding.found, diagnosis.window
+    host = window.host
     # Of a server it is time of its requests, as long as those are not counted.
     lost = None if window.serves else found.gain
     paced_by = finding.rule.paced_by if window.paced_by == "steps" else "time"
@@ -322,7 +306,18 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
             )
             for e in found.evidence
         ],
-        where=[_place_json(window.host, place) for place in found.where],
+        where=[
+            CalledPlaceJson(
+                file=place.file,
+                line=place.line,
+                function=place.function,
+                share=place.share,
+                chain=[]
+                if host is None
+                else [place_json(line) for line in host.callers(place.file, place.line)],
+            )
+            for place in found.where
+        ],
         fixes={
             name: FixJson(text=fix.text, code=fix.code)
             for name, fix in diagnosis.fixes(finding).items()
@@ -331,17 +326,6 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
         also_seen=list(finding.also_seen),
         behind=finding.behind,
         energy=cost_of(None if lost is None else finding.lost, window),
-    )
-
-
-def _place_json(host: HostAccount | None, place: Place) -> CalledPlaceJson:
-    callers = () if host is None else host.callers(place.file, place.line)
-    return CalledPlaceJson(
-        file=place.file,
-        line=place.line,
-        function=place.function,
-        share=place.share,
-        chain=[place_json(line) for line in callers],
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from whyidle.monitor.core.finding import LEAST_LOST, Found, Gain, Knows, Severity
-from whyidle.monitor.diagnosis.claims import MOST_OF, Claims, Row
+from whyidle.monitor.diagnosis.claims import MOST_OF, Claims, Row, claimed
 from whyidle.monitor.rules import Kind, Rule
 
 # A cause that takes less explains no symptom away, nor one that takes less than half of what that
@@ -125,7 +125,8 @@ def arbitrated(found: Sequence[Finding], rows: Sequence[Row]) -> list[Finding]:
     left: list[Finding] = []
     seen: dict[str, list[str]] = {}
     for each in sorted(kept, key=_turn):
-        taken = claims.taken(each.found, at_most=each.found.knows is Knows.LINES)
+        claim = claimed(rows, each.found)
+        taken = claims.taken(claim, at_most=each.found.knows is Knows.LINES)
         if each.claims and sum(taken.values()) > MOST_OF:
             owner = max(taken, key=lambda name: taken[name])
             seen.setdefault(owner, []).extend((each.rule.id, *each.also_seen))
@@ -133,7 +134,7 @@ def arbitrated(found: Sequence[Finding], rows: Sequence[Row]) -> list[Finding]:
         left.append(each)
         if each.claims and (each.found.explains or each.reach) >= EXPLAINS:
             # What may be nothing takes nothing from what is something.
-            claims.take(each.rule.id, each.found, surely=each.severity is not Severity.INFO)
+            claims.take(each.rule.id, each.found, claim, surely=each.severity is not Severity.INFO)
     shown = _with_what_is_left(left, rows, seen)
     return _with_causes_first([_with(each, seen.get(each.rule.id, ())) for each in shown])
 
@@ -145,25 +146,21 @@ def _with_what_is_left(
     claims = Claims(rows)
     left = []
     for each in sorted(found, key=lambda each: (each.found.knows is Knows.LINES, each.place)):
-        taken = claims.taken(each.found) if each.claims and each.found.gain else {}
-        rest = _less(each, min(1.0, sum(taken.values())))
+        rest, taken, gain = each, dict[str, float](), each.found.gain
+        if each.claims and gain is not None:
+            taken = claims.taken(claimed(rows, each.found))
+            left_over = 1 - min(1.0, sum(taken.values()))
+            less = Gain(gain.low * left_over, gain.high * left_over)
+            rest = replace(each, found=replace(each.found, gain=less))
         if not rest.found.is_worth_a_line:
             owner, mine = max(taken, key=lambda name: taken[name]), seen.pop(each.rule.id, ())
             seen.setdefault(owner, []).extend((each.rule.id, *each.also_seen, *mine))
             continue
         left.append(rest)
         if each.claims:
-            claims.take(each.rule.id, rest.found, surely=each.severity is not Severity.INFO)
+            claim, surely = claimed(rows, rest.found), each.severity is not Severity.INFO
+            claims.take(each.rule.id, rest.found, claim, surely=surely)
     return sorted(left, key=lambda each: each.place)
-
-
-def _less(finding: Finding, taken: float) -> Finding:
-    """Return a finding without the part that others give back."""
-    gain = finding.found.gain
-    if gain is None or not taken:
-        return finding
-    rest = Gain(gain.low * (1 - taken), gain.high * (1 - taken))
-    return replace(finding, found=replace(finding.found, gain=rest))
 
 
 def _turn(finding: Finding) -> tuple[bool, bool, Knows]:

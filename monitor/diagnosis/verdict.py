@@ -174,7 +174,12 @@ def _speaks(finding: Finding, share: float, *, is_known: bool) -> bool:
 def _parts(window: Window, rows: Sequence[Row]) -> Iterator[_Part]:
     """Yield what takes so much of the time, and is no useful work."""
     for part in (*Slice, *(() if window.host is None else window.host.phases)):
-        mine = {n: _share(row, part) for n, row in enumerate(rows) if part in {row.of, row.phase}}
+        # Of a phase the share of the main thread's time, which is what it takes.
+        mine = {
+            n: row.share if isinstance(part, Slice) or row.host is None else row.host.share
+            for n, row in enumerate(rows)
+            if part in {row.of, row.phase}
+        }
         if part in {Slice.COMPUTE, Phase.STEP} or sum(mine.values()) < LEAST:
             continue
         hosts = [host for n in mine if (host := rows[n].host) is not None]
@@ -186,11 +191,6 @@ def _parts(window: Window, rows: Sequence[Row]) -> Iterator[_Part]:
             # What is launched in between comes from where the thread mostly is.
             where = where or by_line(window.host.rows, lambda row: row.innermost)
         yield _Part(part, mine, where)
-
-
-def _share(row: Row, part: Slice | Phase) -> float:
-    """Return the share of the time; of a phase that of the main thread, which is what it takes."""
-    return row.share if isinstance(part, Slice) or row.host is None else row.host.share
 
 
 def _covering(part: _Part, rows: Sequence[Row], findings: Sequence[Finding]) -> Finding | None:

@@ -52,12 +52,11 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.memory import FAULT_S, PAGE
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
-from whyidle.monitor.signals.user_lines import of_slice, own, seen
+from whyidle.monitor.signals.user_lines import is_julia, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
 # Below this it does not matter; "low" in the contract.
@@ -106,7 +105,7 @@ _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|
 def detect(window: Window) -> Verdict:
     """Judge what is allocated in each step."""
     found = None
-    if julia.is_julia(window):
+    if is_julia(window):
         return _of_julia(window)
     if window.uses("pytorch"):
         found = _on_gpu(window) if window.device == "gpu" else _on_cpu(window)

@@ -36,8 +36,7 @@ from typing import Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.operators import computing, overhead
-from whyidle.monitor.signals.small_calls import small_calls
+from whyidle.monitor.signals.operators import computing, overhead, small_calls
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window

@@ -43,9 +43,8 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.user_lines import of_slice, seen
+from whyidle.monitor.signals.user_lines import in_script, is_julia, of_slice, seen
 from whyidle.monitor.signals.window import Window
 
 # Below this the collector is not worth a person's time; "low" in the contract.
@@ -78,7 +77,7 @@ def detect(window: Window) -> Verdict:
     )
     if max(pauses.value, _of_ranks(window)) < LEAST:
         return None
-    asked, whose = _asked(window), "Julia" if julia.is_julia(window) else "Python"
+    asked, whose = _asked(window), "Julia" if is_julia(window) else "Python"
     title = f"The job has {whose} collect garbage in its loop" if asked else None
     return Found(
         gain=_gain(window, pauses, asked=bool(asked)),
@@ -94,10 +93,10 @@ def _asked(window: Window) -> tuple[Place, ...]:
 
     Of Julia those in the text, where nearly all collections are of the kind that they ask for.
     """
-    if julia.is_julia(window):
+    if is_julia(window):
         full, rate = (window.job.mean(x) for x in (m.PROCESS_GC_FULL, m.PROCESS_GC_COLLECTIONS))
         mostly = full is not None and rate is not None and full.value > MOSTLY_FULL * rate.value
-        return julia.lines(window, _ASKS) if mostly else ()
+        return in_script(window, _ASKS) if mostly else ()
     return seen(
         window.job, lambda line: "gc.collect(" in (source.line_of(line.file, line.line) or "")
     )

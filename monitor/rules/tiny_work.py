@@ -35,9 +35,8 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.operators import Overhead, overhead
+from whyidle.monitor.signals.operators import Overhead, overhead, small_calls
 from whyidle.monitor.signals.phases import Phase
-from whyidle.monitor.signals.small_calls import small_calls
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 

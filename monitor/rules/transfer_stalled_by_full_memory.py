@@ -47,11 +47,10 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.memory import DeviceMemory, device_memory
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.signals.user_lines import of_slice, own
+from whyidle.monitor.signals.user_lines import is_julia, of_slice, own
 from whyidle.monitor.signals.window import Window
 
 # D2's own mark is "nearly full"; an allocator keeps no more than a few per cent back.
@@ -69,7 +68,7 @@ _COPIES: Final = re.compile(r"(.*\.)?(to|cuda|device_put|copy_|CuArray)")
 
 def detect(window: Window) -> Verdict:
     """Judge the copies of a job whose memory is full."""
-    return _of_julia(window) if julia.is_julia(window) else _judged(window)
+    return _of_julia(window) if is_julia(window) else _judged(window)
 
 
 def _judged(window: Window) -> Verdict:

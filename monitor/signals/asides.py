@@ -134,24 +134,20 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
         return None
     phase = some.rows[0].phase
     times = some.times
+    # The part of the account that its time is in.
+    part = Slice.IDLE_UNKNOWN if window.device == "gpu" else None
+    waits = window.share(Slice.IDLE_IO) if part else None
+    if waits and waits.value and phase in {Phase.CHECKPOINT, Phase.LOGGING}:
+        part = Slice.IDLE_IO
     share = f"{WORDS[phase].capitalize()} takes {some.most:.0%} of the main thread's time"
     return Found(
         gain=gain,
         evidence=some.evidence(window),
         where=some.where(lambda row: row.begins),
-        slice=_slice(window, phase),
+        slice=part,
         confidence=Confidence.INFERRED,
         # What was seen once may not come again for hours.
         severity=Severity.LOW if times == 1 else None,
         title=f"{share}, once in this window" if times == 1 else share,
         rows=frozenset(some.rows),
     )
-
-
-def _slice(window: Window, phase: Phase) -> Slice | None:
-    """Return the part of the account that the time of a phase is in."""
-    if window.device != "gpu":
-        return None
-    writes = phase in {Phase.CHECKPOINT, Phase.LOGGING}
-    waits = window.share(Slice.IDLE_IO) if writes else None
-    return Slice.IDLE_IO if waits is not None and waits.value else Slice.IDLE_UNKNOWN

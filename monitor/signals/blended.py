@@ -16,7 +16,7 @@ from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.estimate import LEAST, NOTABLE, ORDER, SEEN, WHOLE
-from whyidle.monitor.signals.account import HostAccount, HostRow
+from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.recorded import Recorded
 
 _Name = TypeVar("_Name")
@@ -67,8 +67,10 @@ def with_idle(account: BudgetJson, idle: float | None, label: str) -> BudgetJson
     work = {part: ns for part, ns in slices.items() if not part.idle}
     total, now = sum(slices.values()), sum(parts.values())
     wanted = now if idle is None else round(idle * total)
-    left = {part: ns - cut for part, ns, cut in _less(parts, now if idle is None else now - wanted)}
-    left |= {part: ns - cut for part, ns, cut in _less(work, wanted - now)}
+    left: dict[Slice, int] = {}
+    for some, taken in ((parts, now if idle is None else now - wanted), (work, wanted - now)):
+        cuts = _in_proportion(some, max(0, taken))
+        left |= {part: ns - cuts[part] for part, ns in some.items()}
     gained = Slice.COMPUTE if wanted < now else Slice.IDLE_UNKNOWN
     more = total - sum(left.values())
     details = {
@@ -80,11 +82,6 @@ def with_idle(account: BudgetJson, idle: float | None, label: str) -> BudgetJson
     left[gained] += more
     named = {str(part): left[part] for part in Slice}
     return {**account, "slices": named, "details": details}
-
-
-def _less(parts: Mapping[Slice, int], taken: int) -> list[tuple[Slice, int, int]]:
-    cuts = _in_proportion(parts, max(0, taken))
-    return [(part, ns, cuts[part]) for part, ns in parts.items()]
 
 
 # What the thread was found at while nothing was recorded: no call of the framework was under way.
@@ -170,7 +167,12 @@ def explained(
         details[Slice.IDLE_UNKNOWN] = _scaled(old, unknown, slices[Slice.IDLE_UNKNOWN])
     for part, ns in taken.items():
         slices[part] = slices.get(part, 0) + ns
-        mine = {_label(row): int(row.share * WHOLE) for row in rows if meaning[row.doing] is part}
+        mine = {}
+        for row in (row for row in rows if meaning[row.doing] is part):
+            at = row.innermost
+            label = f"{at.function}() at {Path(at.file).name}:{at.line}" if at else ""
+            words = label or f"{HOST_LOOKS[row.doing].words}, in no line of yours"
+            mine[words] = int(row.share * WHOLE)
         details[part] = {**details.get(part, {}), **_in_proportion(mine, ns)}
     return {**budget, "slices": slices, "details": details}
 
@@ -183,13 +185,6 @@ def without_work(budget: BudgetJson, idle: float, label: str) -> BudgetJson:
         return budget
     old = _scaled(budget["details"].get(part, {}), slices[part], slices[part] - ns)
     return {**budget, "details": {**budget["details"], part: {**old, label: ns}}}
-
-
-def _label(row: HostRow) -> str:
-    if not row.frames:
-        return f"{HOST_LOOKS[row.doing].words}, in no line of yours"
-    inner = row.frames[0]
-    return f"{inner.function}() at {Path(inner.file).name}:{inner.line}"
 
 
 def _gains(slices: Mapping[Slice, int], job: Recorded, *, on_gpu: bool) -> dict[Slice, int]:

@@ -40,20 +40,15 @@ def of_dumps(
 
 def _stand(dump: Dump) -> Stand | None:
     entry = last_of(dump.entries)
+    if entry is None and dump.begun is not None:
+        # Of a rank of which only how many it has begun is known: it waits in none.
+        last = Collective(dump.begun[0], group=dump.begun[1])
+        return Stand(0, dump.rank, _chain(dump, {}), math.inf, 1.0, 0.0, last)
     if entry is None:
-        return _stand_of_count(dump)
+        return None
     created = entry.get("time_created_ns")
     since = (dump.written_ns - created) / 1e9 if isinstance(created, int) else 0.0
     return Stand(0, dump.rank, _chain(dump, entry), max(0.0, since), 1.0, 0.0, collective_of(entry))
-
-
-def _stand_of_count(dump: Dump) -> Stand | None:
-    """Return a rank of which only how many it has begun is known: it waits in none."""
-    if dump.begun is None:
-        return None
-    number, group = dump.begun
-    last = Collective(number, group=group)
-    return Stand(0, dump.rank, _chain(dump, {}), math.inf, 1.0, 0.0, last)
 
 
 def last_of(entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -40,7 +40,7 @@ from whyidle.monitor.signals.standstill import (
     standstill_of,
     stopped_of,
 )
-from whyidle.monitor.store import Event, Gpu, Point, Reader, Run, Totals
+from whyidle.monitor.store import Gpu, Point, Reader, Run, Totals
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
 POINTS: Final = 200
@@ -128,7 +128,8 @@ class Span:
     def of(cls, reader: Reader, run: Run, seconds: float | None = None) -> Span:
         """Return that of a run, or of its last seconds."""
         # Not when it was ended: that may be long after its recorder died.
-        end = _newest(reader, run)
+        newest = reader.latest(run.id, (Scope.JOB, Scope.MONITOR)).values()
+        end = max((value.ts_ms for value in newest), default=run.started_ms)
         start = run.started_ms if seconds is None else max(run.started_ms, end - seconds * 1000)
         return cls(int(start), max(int(start), end) + 1)
 
@@ -140,7 +141,10 @@ class Span:
 
 def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) -> Recorded:
     """Return the signals of a run within a span."""
-    who = _principal(reader, run)
+    # The process that stands for the job: one whose stack was sampled, if any was.
+    order = in_order(run)
+    seen = (each for each in order if event_data(reader, run, (STACKS,), each, most=1))
+    who = next(seen, next(iter(order), None))
     steady = _steady(reader, run, who, span)
     found = _Reading(reader, steady, span)
     found.read(Scope.JOB, (run.id,))
@@ -157,10 +161,8 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         kept = event_data(reader, run, (STACKS,), who, since, most=most)
     stacks = StackSamples.of_events(kept)
     # Of the same time: so often as the main thread is seen in it, so often others are.
-    others = {
-        kind: StackSamples.of_events(event_data(reader, run, (kind,), who, at, most=most))
-        for kind, at in ((THREADS, since), (SHORT_LIVED, steady.start_ms))
-    }
+    threads = StackSamples.of_events(event_data(reader, run, (THREADS,), who, since, most=most))
+    begun = event_data(reader, run, (SHORT_LIVED,), who, steady.start_ms, most=most)
     owned = frozenset((run.info or {}).get("gpus", ()))
     mine = [gpu for gpu in reader.gpus(run.id) if gpu.idx in owned]
     unknown = reader.unknown(run.id, (Scope.JOB, Scope.HOST, Scope.PROCESS))
@@ -193,8 +195,8 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         holders=StackSamples.of_events(each.get("holders", {}) for each in kept),
         looks=int(stacks.samples) or None,
         helpers=tuple(_helpers(reader, run, who, steady, most)),
-        threads=others[THREADS],
-        short_lived=others[SHORT_LIVED],
+        threads=threads,
+        short_lived=StackSamples.of_events(begun),
         read_from=_read_from(reader, run, who, steady, most),
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
@@ -241,22 +243,12 @@ def _read_from(
     return dict(found.most_common())
 
 
-def _newest(reader: Reader, run: Run) -> int:
-    values = reader.latest(run.id, (Scope.JOB, Scope.MONITOR)).values()
-    return max((value.ts_ms for value in values), default=run.started_ms)
-
-
-def _principal(reader: Reader, run: Run) -> Watched | None:
-    """Return the process that stands for the job: one whose stack was sampled, if any was."""
-    order = in_order(run)
-    return next(
-        (w for w in order if event_data(reader, run, (STACKS,), w, most=1)), next(iter(order), None)
-    )
-
-
 def _steady(reader: Reader, run: Run, who: Watched | None, span: Span) -> Span:
     """Leave out what came before the first steps of the last kind; all counts without any."""
-    changed = _changed(reader, run, who)
+    # When its steps became of another kind for the last time.
+    whose = () if who is None else subjects(reader, run, who)
+    events = [e for s in whose for e in reader.events_of(run.id, UNIT, Scope.PROCESS, s, 1)]
+    changed = max((event.ts_ms for event in events), default=None)
     if changed is not None and span.start_ms < changed < span.end_ms:
         return Span(min(changed + SETTLING_MS, span.end_ms - 1), span.end_ms)
     points = _series(reader, m.JOB_STEPS, (run.id,), span)
@@ -268,13 +260,6 @@ def _steady(reader: Reader, run: Run, who: Watched | None, span: Span) -> Span:
         return span
     latest = span.start_ms + int((span.end_ms - span.start_ms) * MOST_WARM)
     return Span(min(max(first + SETTLING_MS, span.start_ms), latest), span.end_ms)
-
-
-def _changed(reader: Reader, run: Run, who: Watched | None) -> int | None:
-    """Return when its steps became of another kind for the last time."""
-    whose = () if who is None else subjects(reader, run, who)
-    events = [e for s in whose for e in reader.events_of(run.id, UNIT, Scope.PROCESS, s, 1)]
-    return max((event.ts_ms for event in events), default=None)
 
 
 def _compiled(reader: Reader, run: Run, span: Span) -> int | None:
@@ -324,15 +309,19 @@ class _Reading:
         start, end = self._span.start_ms, self._span.end_ms
         self.means |= self._reader.means(metrics_of(scope), list(whose), start, end, POINTS)
         self._leave_out_the_start(scope, whose)
-        for metric in (t for t in TRENDS if t.scope is scope and t in self.means):
-            trend = _trend(_series(self._reader, metric, whose, self._span))
-            if trend is not None:
+        for metric in (each for each in self.means if each.scope is scope):
+            if metric in LASTS:
+                last = list(_lasts(self._reader, metric, whose, self._span).values())
+                self.lasts |= {metric: last[-1]} if last else {}
+            if metric not in TRENDS + RANGES:
+                continue
+            points = _series(self._reader, metric, whose, self._span)
+            lows = [point.least for point in points if point.least is not None]
+            highs = [point.most for point in points if point.most is not None]
+            if metric in RANGES and lows and highs:
+                self.ranges[metric] = min(lows), max(highs)
+            if metric in TRENDS and (trend := _trend(points)) is not None:
                 self.trends[metric] = trend
-        for metric in (each for each in RANGES if each.scope is scope and each in self.means):
-            self.ranges |= _range(metric, _series(self._reader, metric, whose, self._span))
-        for metric in (each for each in LASTS if each.scope is scope and each in self.means):
-            last = list(_lasts(self._reader, metric, whose, self._span).values())
-            self.lasts |= {metric: last[-1]} if last else {}
 
     def _leave_out_the_start(self, scope: Scope, whose: Sequence[int]) -> None:
         """Take out of the means what values of the last seconds have of the time before."""
@@ -381,7 +370,9 @@ def _trend(points: Sequence[Point]) -> Trend | None:
     times = [point.ts_ms / 1000 for point in points]
     slope, _ = statistics.linear_regression(times, values)
     middle = len(values) // 2
-    early, late = (_grown(part) for part in (values[: middle + 1], values[middle:]))
+    # What a noisy level grew by: the sum of its steps, without single jumps.
+    steps = [[b - a for a, b in pairwise(part)] for part in (values[: middle + 1], values[middle:])]
+    early, late = (statistics.median(some) * len(some) if some else 0.0 for some in steps)
     holding = late / early if early > 0 else 0.0
     # What grew at once does not go on: a line through all of it would.
     steady = (early + late) / (times[-1] - times[0])
@@ -389,24 +380,21 @@ def _trend(points: Sequence[Point]) -> Trend | None:
     return Trend(values[0], values[-1], per_s, holding)
 
 
-def _range(metric: Metric, points: Sequence[Point]) -> dict[Metric, tuple[float, float]]:
-    lows = [point.least for point in points if point.least is not None]
-    highs = [point.most for point in points if point.most is not None]
-    return {metric: (min(lows), max(highs))} if lows and highs else {}
-
-
-def _grown(values: Sequence[float]) -> float:
-    """Return what a noisy level grew by: the sum of its steps, without single jumps."""
-    steps = [b - a for a, b in pairwise(values)]
-    return statistics.median(steps) * len(steps) if steps else 0.0
-
-
 def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     owned = frozenset((run.info or {}).get("gpus", ()))
     gpus = reader.gpus(run.id)
     ours = [gpu.id for gpu in gpus if gpu.idx in owned]
-    used, at = m.GPU_MEMORY_USED, (span.start_ms, span.end_ms, GPU_POINTS)
-    rising = {metric: reader.series(metric, ours, *at) for metric in OF_RISES}
+    used = m.GPU_MEMORY_USED
+    rises: dict[int, dict[Metric, float]] = {}
+    for metric in OF_RISES:
+        series = reader.series(metric, ours, span.start_ms, span.end_ms, GPU_POINTS)
+        for gpu_id, points in series.items():
+            # By how much the second half is higher than the first.
+            known = [point.mean for point in points if point.mean is not None]
+            middle = len(known) // 2
+            if middle >= LEAST_POINTS // 2 and (first := statistics.fmean(known[:middle])) > 0:
+                rise = statistics.fmean(known[middle:]) / first
+                rises.setdefault(gpu_id, {})[metric] = rise
     lasts = _lasts(reader, used, [gpu.id for gpu in gpus], span)
     totals = _totals(reader, (*OF_GPUS, *OF_LINKS), [gpu.id for gpu in gpus], span)
     users = _users(reader, run, span, ours)
@@ -420,7 +408,7 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
             {used: lasts[gpu.id]} if gpu.id in lasts else {},
             {metric: its[metric].most for metric in OF_LINKS if is_ours and metric in its},
             tuple(users.get(gpu.id, ())),
-            _rises({metric: series.get(gpu.id, []) for metric, series in rising.items()}),
+            rises.get(gpu.id, {}),
         )  # fmt: skip
 
     return tuple(map(seen, gpus))
@@ -449,17 +437,6 @@ def counted_then(
     return tuple(each) if all(each) else ()
 
 
-def _rises(series: Mapping[Metric, Sequence[Point]]) -> dict[Metric, float]:
-    """Return by how much the second half is higher than the first."""
-    found: dict[Metric, float] = {}
-    for metric, points in series.items():
-        known = [point.mean for point in points if point.mean is not None]
-        middle = len(known) // 2
-        if middle >= LEAST_POINTS // 2 and (first := statistics.fmean(known[:middle])) > 0:
-            found[metric] = statistics.fmean(known[middle:]) / first
-    return found
-
-
 def _users(reader: Reader, run: Run, span: Span, gpus: Sequence[int]) -> dict[int, list[GpuUser]]:
     """Return the processes on each GPU; those of the job are the ones whose memory is read."""
     pairs = [pair for pair in reader.gpu_processes(run.id) if pair.gpu in gpus][-MOST_USERS:]
@@ -472,28 +449,20 @@ def _users(reader: Reader, run: Run, span: Span, gpus: Sequence[int]) -> dict[in
         process, its = known.get(pair.process), used.get(pair.id)
         if process is None or not its:
             continue
-        memory, share = its.get(m.PROCESS_GPU_MEMORY), its.get(m.PROCESS_SM_SHARE)
+        memory, taken = its.get(m.PROCESS_GPU_MEMORY), its.get(m.PROCESS_SM_SHARE)
+        # Of the GPU's time it took none while it rested.
+        ticks = whole.get(pair.gpu, {}).get(m.GPU_UTILISATION)
+        share = taken and taken.total / max(taken.n, ticks.n if ticks else 0)
         user = GpuUser(
             process.pid, process.name or process.command, bool(ours.get(process.id)),
-            memory and memory.mean, _share_of(share, whole.get(pair.gpu, {})),
+            memory and memory.mean, share,
         )  # fmt: skip
         found.setdefault(pair.gpu, []).append(user)
-    return {gpu: _resting(users) for gpu, users in found.items()}
-
-
-def _resting(users: list[GpuUser]) -> list[GpuUser]:
-    """Give those no share that never had one, where the driver says what others have."""
-    if all(user.sm_share is None for user in users):
-        return users
-    return [replace(user, sm_share=user.sm_share or 0.0) for user in users]
-
-
-def _share_of(share: Totals | None, whole: Mapping[Metric, Totals]) -> float | None:
-    """Return the share of the GPU that a process took on average: none while it rested."""
-    if share is None:
-        return None
-    ticks = whole[m.GPU_UTILISATION].n if m.GPU_UTILISATION in whole else 0
-    return share.total / max(share.n, ticks)
+    for users in found.values():
+        # Who never had a share has none, where the driver says what others have.
+        if any(user.sm_share is not None for user in users):
+            users[:] = [replace(user, sm_share=user.sm_share or 0.0) for user in users]
+    return found
 
 
 def _facts(reader: Reader, run: Run, who: Watched | None) -> dict[str, Facts]:
@@ -514,9 +483,6 @@ def _events(reader: Reader, run: Run, span: Span) -> dict[str, tuple[Facts, ...]
     without = {*ROLLING, FRAMEWORK, COMPILED}
     found: dict[str, list[Facts]] = {}
     for event in reader.events(run.id, span.start_ms, without, MOST_EVENTS):
-        found.setdefault(event.kind, []).append(_facts_of(event))
+        said = {**(event.data or {}), "text": event.text, "severity": event.severity}
+        found.setdefault(event.kind, []).append(said)
     return {kind: tuple(some) for kind, some in found.items()}
-
-
-def _facts_of(event: Event) -> Facts:
-    return {**(event.data or {}), "text": event.text, "severity": event.severity}

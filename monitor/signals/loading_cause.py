@@ -95,10 +95,15 @@ def _late_worker(window: Window) -> Cause | None:
     evidence = [
         _share(window, "the slowest worker works", late.share),
         _share(window, "the next one works", others[0].share),
-        _count(window, "worker processes seen", len(workers)),
+        Evidence.of("worker processes seen", window.job.measure(len(workers), "count", SAMPLES)),
         *(_kinds(window, loading) if loading else ()),
     ]
-    places = () if loading is None else _all_places(loading)
+    places = (
+        ()
+        if loading is None
+        else tuple(dict.fromkeys(place for kind in LoadKind for place in loading.places(kind)))
+    )
+    places = own(sorted(places, key=lambda place: -(place.share or 0.0)))
     return Cause(
         "One loader worker is slower than the others, and all wait for it",
         tuple(evidence), places, SLOW_WORKER, most=1 - mean / late.share,
@@ -120,36 +125,48 @@ def _are_too_few(window: Window) -> bool:
 
 
 def _too_few(window: Window) -> Cause | None:
-    if not _are_too_few(window):
+    cores = window.core_account
+    if cores is None or not _are_too_few(window):
         return None
     least = min(each.share for each in window.loader_workers)
+    free = window.job.measure(cores.runs[Runner.FREE], "cores", "procfs")
     return Cause(
         "The device waits for batches: its loader has too few workers, and all of them are busy",
-        (_share(window, "each worker works at least", least), *_free(window)),
+        (
+            _share(window, "each worker works at least", least),
+            Evidence.of("cores that nobody uses", free),
+        ),
         (),
         {},
     )
 
 
-def _free(window: Window) -> Iterator[Evidence]:
-    if (cores := window.core_account) is not None:
-        free = window.job.measure(cores.runs[Runner.FREE], "cores", "procfs")
-        yield Evidence.of("cores that nobody uses", free)
-
-
 def _largest(window: Window) -> Cause | None:
     loading = window.loading
     kind = None if loading is None else loading.cause
-    if loading is None or kind is None or (kind is LoadKind.START and _stay(window)):
+    # Where no loader starts workers anew other processes begin, and are none of its.
+    starts = [x for x in window.loaders if x.get("workers") and not x.get("persistent_workers")]
+    stay = bool(window.loaders) and not starts
+    if loading is None or kind is None or (kind is LoadKind.START and stay):
         return None
     look = LOAD_LOOKS[kind]
     title, evidence = look.title, [Evidence("who loads", str(loading.who), "", SAMPLES)]
     evidence += _kinds(window, loading)
     if kind is LoadKind.STORAGE:
-        evidence += _storage(window)
-        title += _named(window)
+        place = _place(window)
+        evidence += _storage(window, place)
+        # Its kind is named where it is a slow one by itself.
+        named = [words for like, words in SLOW.items() if re.fullmatch(like, place.split(" ")[0])]
+        named += ["a rotating disk"] if "rotating" in place else []
+        title += f": {named[0]}" if named else ""
     elif kind is LoadKind.START:
-        evidence += _restarts(window)
+        for loader in window.loaders[:1]:
+            stays = loader.get("persistent_workers")
+            if stays is not None and loader.get("workers"):
+                evidence.append(Evidence("persistent_workers", str(stays), "", "agent"))
+    # A worker needs a core that the steps do not compute on.
+    cores = window.core_account
+    room = window.device != "cpu" or cores is None or cores.runs[Runner.FREE] >= LEAST_FREE
     return Cause(
         title,
         tuple(evidence),
@@ -157,21 +174,15 @@ def _largest(window: Window) -> Cause | None:
         look.fixes(),
         kind,
         divides=look.divides
-        and (kind in OVERLAPS or _has_room(window))
+        and (kind in OVERLAPS or room)
         and (loading.who is Loader.MAIN or _are_too_few(window)),
         least=max(0.0, loading.share(kind) - loading.error(loading.share(kind))),
     )
 
 
-def _has_room(window: Window) -> bool:
-    """Tell whether a worker finds a core that the steps do not compute on."""
-    cores = window.core_account
-    return window.device != "cpu" or cores is None or cores.runs[Runner.FREE] >= LEAST_FREE
-
-
-def _storage(window: Window) -> Iterator[Evidence]:
+def _storage(window: Window, place: str) -> Iterator[Evidence]:
     """Yield what is known of the storage: what is read from it, and how much of that is cached."""
-    if place := _place(window):
+    if place:
         yield Evidence("where it waits, it mostly reads from", place, "", "procfs")
     job = window.job
     for name, metric in (
@@ -185,36 +196,11 @@ def _storage(window: Window) -> Iterator[Evidence]:
             yield Evidence.of(name, measure)
 
 
-def _place(window: Window) -> str | None:
-    """Return what most of the samples read from that waited in a read; ``None``: too few."""
+def _place(window: Window) -> str:
+    """Return what most of the samples read from that waited in a read; empty: too few did."""
     found = {k: n for k, n in window.job.read_from.items() if k not in NO_STORAGE}
-    place, whole = max(found, key=lambda each: found[each], default=None), sum(found.values())
-    is_most = place is not None and whole >= LEAST_READS and 2 * found[place] > whole
-    return place if is_most else None
-
-
-def _named(window: Window) -> str:
-    """Return the kind of the storage as words of a title, where it is a slow one by itself."""
-    place = _place(window) or ""
-    kind = place.partition(" ")[0]
-    words = next((words for like, words in SLOW.items() if re.fullmatch(like, kind)), "")
-    if not words and "rotating" in place:
-        words = "a rotating disk"
-    return f": {words}" if words else ""
-
-
-def _stay(window: Window) -> bool:
-    """Tell whether no loader starts workers anew: other processes begin, and are none of its."""
-    known = window.loaders
-    return bool(known) and not any(
-        each.get("workers") and not each.get("persistent_workers") for each in known
-    )
-
-
-def _restarts(window: Window) -> Iterator[Evidence]:
-    for loader in window.loaders[:1]:
-        if (stays := loader.get("persistent_workers")) is not None and loader.get("workers"):
-            yield Evidence("persistent_workers", str(stays), "", "agent")
+    place, whole = max(found, key=lambda each: found[each], default=""), sum(found.values())
+    return place if whole >= LEAST_READS and 2 * found[place] > whole else ""
 
 
 def _kinds(window: Window, loading: Loading) -> Sequence[Evidence]:
@@ -227,14 +213,5 @@ def _kinds(window: Window, loading: Loading) -> Sequence[Evidence]:
     ]
 
 
-def _all_places(loading: Loading) -> tuple[Place, ...]:
-    places = {p: None for kind in LoadKind for p in loading.places(kind)}
-    return own(sorted(places, key=lambda place: -(place.share or 0.0)))
-
-
 def _share(window: Window, name: str, share: float) -> Evidence:
     return Evidence.of(name, window.job.sampled(share))
-
-
-def _count(window: Window, name: str, count: float) -> Evidence:
-    return Evidence.of(name, window.job.measure(count, "count", SAMPLES))

@@ -43,61 +43,43 @@ class Meetings:
     count: int
 
 
-@dataclass(slots=True)
-class _Rows:
-    """The parts of all devices in numbered collectives, those of one together."""
-
-    device: Ints
-    start: Ints
-    end: Ints
-    number: Ints
-    name: Ints
-    bytes: Ints
-
-    @classmethod
-    def of(cls, ops: Sequence[Ops]) -> _Rows:
-        device = np.repeat(np.arange(len(ops)), [len(some) for some in ops])
-        all_ = Ops.joined(ops)
-        order = np.argsort(all_.correlation, kind="stable")
-        rows = order[all_.correlation[order] >= 0]
-        of = all_.take(rows)
-        return cls(
-            device[rows], of.start, of.end, of.correlation, of.name.astype(np.int64), of.bytes
-        )
-
-
 def meetings(
     ops: Sequence[Ops], accounts: Sequence[Segments], start: int, end: int, most: int
 ) -> Meetings:
     """Return who came last to the collectives that the last joined between two moments."""
-    rows = _Rows.of(ops)
-    first = np.flatnonzero(np.diff(rows.number, prepend=-1))
-    count = np.diff(first, append=len(rows.number))
+    # The parts of all devices in numbered collectives, those of one together.
+    every = Ops.joined(ops)
+    order = np.argsort(every.correlation, kind="stable")
+    order = order[every.correlation[order] >= 0]
+    rows = every.take(order)
+    device = np.repeat(np.arange(len(ops)), [len(some) for some in ops])[order]
+    first = np.flatnonzero(np.diff(rows.correlation, prepend=-1))
     if not len(first):
         return Meetings((), 0)
+    count = np.diff(first, append=len(rows))
     took = rows.end - rows.start
     came = np.maximum.reduceat(rows.start, first)
     waited = np.add.reduceat(took, first) - count * np.minimum.reduceat(took, first)
     here = np.flatnonzero((count > 1) & (came >= start) & (came < end))
     worst = here[np.argsort(-waited[here], kind="stable")[:most]]
     ends = [np.sort(some.end) for some in ops]
-    found = [
-        _meeting(rows, slice(int(first[i]), int(first[i] + count[i])), accounts, ends, start)
-        for i in worst[np.argsort(came[worst])].tolist()
-    ]
+    found = []
+    for i in worst[np.argsort(came[worst])].tolist():
+        within = np.arange(first[i], first[i] + count[i])
+        found.append(_meeting(rows.take(within), device[within], accounts, ends, start))
     return Meetings(found, len(here))
 
 
 def _meeting(
-    rows: _Rows, of: slice, accounts: Sequence[Segments], ends: Sequence[Ints], start: int
+    of: Ops, device: Ints, accounts: Sequence[Segments], ends: Sequence[Ints], start: int
 ) -> Meeting:
-    took = rows.end[of] - rows.start[of]
+    took = of.end - of.start
     at = int(np.argmin(took))
     others = np.arange(len(took)) != at
     before = np.array(
         [
-            _before(accounts[device], ends[device], start, came)
-            for device, came in zip(rows.device[of].tolist(), rows.start[of].tolist(), strict=True)
+            _before(accounts[each], ends[each], start, came)
+            for each, came in zip(device.tolist(), of.start.tolist(), strict=True)
         ]
     )
     more = before[at] - np.median(before[others], axis=0)
@@ -105,12 +87,12 @@ def _meeting(
     more[list(Slice).index(Slice.EXPOSED_COMM)] = 0
     most = int(np.argmax(more))
     return Meeting(
-        name=int(rows.name[of][at]),
-        bytes=int(rows.bytes[of][at]),
+        name=int(of.name[at]),
+        bytes=int(of.bytes[at]),
         ranks=len(took),
-        last=int(rows.device[of][at]),
-        came=int(rows.start[of][at]),
-        ended=int(rows.end[of].max()),
+        last=int(device[at]),
+        came=int(of.start[at]),
+        ended=int(of.end.max()),
         waited=int(np.median(took[others] - took[at])),
         before={part: int(ns) for part, ns in zip(Slice, before[at], strict=True) if ns},
         longer=(list(Slice)[most], int(more[most])) if more[most] > 0 else None,

@@ -1,4 +1,9 @@
-"""What the operators of a step cost the main thread, whatever they compute."""
+"""What the operators of a step cost the main thread, whatever they compute; and small calls.
+
+A model may be called for little at a time: once for each piece of a row, or each observation. A
+compiler holds one call: what it saves there has to be more than what it costs to call the result.
+A loop within ``forward`` is in the same call, and is unrolled.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Final
 
+from whyidle.monitor.code.loops import loops_over_data
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
@@ -45,6 +51,17 @@ PARAMETER: Final = r"torch::autograd::AccumulateGrad"
 # The gradient of a table of embeddings, where it is dense.
 TABLE_GRADIENT: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
 _ONCE_A_STEP: Final = r"Optimizer\.(step|zero_grad)#.*"
+# A model that is called twice or less in a step may have two inputs, or a metric of its own.
+MIN_CALLS: Final = 3.0
+# Of operators as a trace counts them, with those of the gradient: of calls with 9 to 32 the step
+# took 1.4 to 2.9 times as long compiled, with 54 as long, with 99 it took 0.6 of it
+# (``called_for_little`` in ``benchmarks/step_costs.py``).
+MAX_OPERATORS: Final = 60.0
+# Such an operator goes through a whole row by itself.
+_RECURRENT: Final = r"aten::(_thnn_\w+|lstm|gru|rnn_\w+|mkldnn_rnn_layer|_cudnn_rnn)"
+_LAYERS: Final = r"aten::(linear|convolution|bmm|baddbmm)"
+# With a bias each layer has two parameters.
+_PARAMETERS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +154,30 @@ def tensors_of(optimizer: Mapping[str, Any]) -> int:
     """Return how many parameters an optimizer has; 0: it does not say."""
     number = optimizer.get("tensors")
     return number if isinstance(number, int) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class SmallCalls:
+    """How often a model is called in a step, and how many operators such a call has."""
+
+    calls: Measure
+    operators: Measure
+
+
+def small_calls(window: Window, trace: Traced) -> SmallCalls | None:
+    """Return the calls of a model with too little in each; ``None``: not so, or not known."""
+    added, steps = trace.count(PARAMETER), steps_in(trace)
+    if not added or not steps or trace.count(_RECURRENT):
+        return None
+    calls = _PARAMETERS * trace.count(_LAYERS) / added
+    # Where the main thread is in a model, the loop may be in ``forward``.
+    rows = () if window.host is None else window.host.rows
+    inside = [(row, [x for x in row.frames if x.function == "forward"]) for row in rows]
+    whole = sum(row.share for row, frames in inside if frames)
+    looping = sum(row.share for row, frames in inside if any(map(loops_over_data, frames)))
+    if calls < MIN_CALLS or 2 * looping > whole > 0:
+        return None
+    operators = sum(device["kernels"] for device in trace.devices) / steps / calls
+    if operators > MAX_OPERATORS:
+        return None
+    return SmallCalls(trace.measure(calls, "1/step"), trace.measure(operators, "count"))

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from whyidle.monitor.core.contracts.trace import JsonObject, TraceJson
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import METRICS, Metric
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
@@ -48,7 +48,7 @@ _ROWS: Final = {
 
 # And those that hold chains of lines.
 _STACKS: Final = ("stacks", "holders", "threads", "short_lived")
-_ABSENT: Final = object()
+_OF_GPUS: Final = ("means", "lasts", "highest", "rises")
 _T = TypeVar("_T")
 
 
@@ -78,7 +78,14 @@ def dump(window: Window) -> JsonObject:
         "kind": window.kind,
         "traces": [
             {
-                "answer": _short(t.answer), "source": t.source, "age_s": t.age_s,
+                "answer": {
+                    name: value[: LONGEST_OF.get(name, LONGEST_LIST)]
+                    if isinstance(value, list)
+                    else value
+                    for name, value in t.answer.items()
+                    if name in _OF_A_TRACE
+                },
+                "source": t.source, "age_s": t.age_s,
                 "held_s": t.held_s, "then": _plain(t.then),
             }
             for t in window.traces
@@ -114,11 +121,24 @@ def load(data: Mapping[str, Any]) -> Window:
     job["unknown"] = _metrics(job["unknown"], str)
     job["trends"] = _metrics(job["trends"], Trend)
     job["drift"] = msgspec.convert(job.get("drift"), Drift | None)
-    job["standstill"] = _standstill(job.get("standstill"))
+    if still := job.get("standstill"):
+        parts: dict[str, Any] = {
+            name: msgspec.convert(still[name], tuple[Stand, ...]) for name in ("stands", "helpers")
+        }
+        gpus, means = tuple(_metrics(gpu, float) for gpu in still["gpus"]), still["means"]
+        parts |= {"means": _metrics(means, float), "gpus": gpus}
+        job["standstill"] = Standstill(**still | parts)
     job["serving"] = msgspec.convert(job.get("serving"), Serving | None)
     job["stopped"] = msgspec.convert(job.get("stopped"), Stopped | None)
     job["ranges"] = _metrics(job.get("ranges", {}), tuple[float, float])
-    job["gpus"] = tuple(_gpu(gpu) for gpu in job["gpus"])
+    job["gpus"] = tuple(
+        SeenGpu(**{
+            **gpu,
+            **{name: _metrics(gpu.get(name, {}), float) for name in _OF_GPUS},
+            "users": msgspec.convert(gpu.get("users", ()), tuple[GpuUser, ...]),
+        })
+        for gpu in job["gpus"]
+    )  # fmt: skip
     job["events"] = {kind: tuple(some) for kind, some in job["events"].items()}
     recorded = Recorded(**job)
     traces = tuple(
@@ -132,25 +152,6 @@ def load(data: Mapping[str, Any]) -> Window:
     return Window(data["target"], data["kind"], traces, recorded, estimate)
 
 
-_OF_GPUS: Final = ("means", "lasts", "highest", "rises")
-
-
-def _gpu(data: Mapping[str, Any]) -> SeenGpu:
-    measured = {name: _metrics(data.get(name, {}), float) for name in _OF_GPUS}
-    users = tuple(msgspec.convert(user, GpuUser) for user in data.get("users", ()))
-    return SeenGpu(**{**data, **measured, "users": users})
-
-
-def _standstill(data: Mapping[str, Any] | None) -> Standstill | None:
-    if data is None:
-        return None
-    stands = {
-        name: msgspec.convert(data[name], tuple[Stand, ...]) for name in ("stands", "helpers")
-    }
-    gpus = tuple(_metrics(gpu, float) for gpu in data["gpus"])
-    return Standstill(**{**data, **stands, "means": _metrics(data["means"], float), "gpus": gpus})
-
-
 def _metrics(data: Mapping[str, Any], kind: type[_T]) -> dict[Metric, _T]:
     return {
         _BY_NAME[name]: msgspec.convert(value, kind)
@@ -162,21 +163,12 @@ def _metrics(data: Mapping[str, Any], kind: type[_T]) -> dict[Metric, _T]:
 def _plain(value: Any) -> Any:
     """Return it in words and numbers; a metric by its name."""
     if isinstance(value, Mapping):
-        return {_name(key): _plain(each) for key, each in value.items()}
+        return {
+            f"{key.scope}.{key.name}" if isinstance(key, Metric) else str(key): _plain(each)
+            for key, each in value.items()
+        }
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return round(value, 9) if isinstance(value, float) else value
-
-
-def _name(key: object) -> str:
-    return f"{key.scope}.{key.name}" if isinstance(key, Metric) else str(key)
-
-
-def _short(answer: TraceJson) -> JsonObject:
-    return {
-        name: value[: LONGEST_OF.get(name, LONGEST_LIST)] if isinstance(value, list) else value
-        for name in _OF_A_TRACE
-        if (value := answer.get(name, _ABSENT)) is not _ABSENT
-    }

@@ -120,10 +120,18 @@ class Standstill:
 
 def standstill_of(reader: Reader, run: Run, gpus: Sequence[Gpu], end_ms: int) -> Standstill | None:
     """Return how a job stands at the end of a span; ``None``: it moves, or nobody looked."""
-    workers, helpers = _who(run)
+    # Ranks make the steps, or the first process; a launcher's only waits for them.
+    every = in_order(run)
+    ranks = [each for each in every if each.rank is not None]
+    workers = ranks or every[:1]
+    helpers = [x for x in every if x not in workers and not (ranks and x.pid == run.target_pid)]
     steps = _series(reader, run, m.JOB_STEPS, run.started_ms, end_ms)
+    last = max((point.ts_ms for point in steps if point.mean), default=0)
+    # Of a long run a point stands for minutes: more exactly, from there on.
+    fine = _series(reader, run, m.JOB_STEPS, last, end_ms) if last else []
+    last = max((point.ts_ms for point in fine if point.mean), default=last)
     # A rate stays above nothing for as long as it reaches back.
-    moved_ms = _last_step(reader, run, steps, end_ms) - REACH_MS
+    moved_ms = last - REACH_MS
     if moved_ms > end_ms - 2 * REACH_MS:
         return None
     found: list[tuple[Stand, int]] = []
@@ -151,15 +159,6 @@ def standstill_of(reader: Reader, run: Run, gpus: Sequence[Gpu], end_ms: int) ->
     )
 
 
-def _who(run: Run) -> tuple[list[Watched], list[Watched]]:
-    """Return the processes that make the steps, and others; a launcher's only waits for them."""
-    every = in_order(run)
-    ranks = [each for each in every if each.rank is not None]
-    workers = ranks or every[:1]
-    rest = [each for each in every if each not in workers]
-    return workers, [each for each in rest if not (ranks and each.pid == run.target_pid)]
-
-
 def _events(reader: Reader, run: Run, who: Watched, most: int) -> list[Event]:
     """Return the newest stack samples, the newest first."""
     some = (
@@ -168,14 +167,6 @@ def _events(reader: Reader, run: Run, who: Watched, most: int) -> list[Event]:
         for event in reader.events_of(run.id, STACKS, Scope.PROCESS, subject, most)
     )
     return sorted(some, key=lambda event: (-event.ts_ms, -event.id))
-
-
-def _last_step(reader: Reader, run: Run, steps: Sequence[Point], end_ms: int) -> int:
-    """Return when steps were last counted; before the run, where none were."""
-    last = max((point.ts_ms for point in steps if point.mean), default=0)
-    # Of a long run a point stands for minutes: more exactly, from there on.
-    fine = _series(reader, run, m.JOB_STEPS, last, end_ms) if last else []
-    return max((point.ts_ms for point in fine if point.mean), default=last)
 
 
 def _stand(

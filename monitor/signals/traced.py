@@ -17,7 +17,6 @@ from whyidle.monitor.core.contracts.trace import (
     LaunchingJson,
     NamedJson,
     OwnerJson,
-    RankJson,
     RanksJson,
     TraceJson,
 )
@@ -27,7 +26,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.window import is_too_short, judged
 
 if TYPE_CHECKING:
-    from whyidle.monitor.core.ranks import Ranks, RankShare
+    from whyidle.monitor.core.ranks import Ranks
 
 # Fewer steps have no mean to speak of.
 LEAST_STEPS = 3
@@ -178,9 +177,13 @@ class Traced:
 
 def _ranks(found: RanksJson) -> Ranks:
     """Return the ranks of an answer as rules ask for them."""
-    from whyidle.monitor.core.ranks import Ranks  # noqa: PLC0415  numpy comes with it
+    from whyidle.monitor.core.ranks import Ranks, RankShare  # noqa: PLC0415  numpy comes with it
 
-    each = [(rank, _share_of(rank)) for rank in found["each"]]
+    each, nothing = [], (0.0, 0.0)
+    for rank in found["each"]:
+        (low, high), (least, most) = rank["late"] or nothing, rank["waits"] or nothing
+        who, last = (rank["rank"], rank["pid"], rank["host"]), rank["last"] or 0.0
+        each.append((rank, RankShare(*who, last, (low, high), (least, most))))
     late = found["straggler"]
     mine = None
     if late is not None:
@@ -197,18 +200,4 @@ def _ranks(found: RanksJson) -> Ranks:
         kinds={} if late is None else late["collectives"],
         chance=None if late is None else late["chance"],
         reason=found["unknown"].get("straggler", ""),
-    )
-
-
-def _share_of(rank: RankJson) -> RankShare:
-    from whyidle.monitor.core.ranks import RankShare  # noqa: PLC0415
-
-    late, waits = rank["late"] or [0.0, 0.0], rank["waits"] or [0.0, 0.0]
-    return RankShare(
-        rank=rank["rank"],
-        pid=rank["pid"],
-        host=rank["host"],
-        last=rank["last"] or 0.0,
-        late=(late[0], late[1]),
-        waits=(waits[0], waits[1]),
     )

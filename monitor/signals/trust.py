@@ -17,7 +17,7 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.estimate import CHANGED, ran
 from whyidle.monitor.signals.blended import with_idle
-from whyidle.monitor.signals.recorded import Recorded, SeenGpu
+from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 
 # What counts cycles is exact, but the mean of minutes is another than that of a moment.
@@ -59,25 +59,20 @@ def counted(job: Recorded) -> Counted | None:
     A trace may be of one of them only: the bounds hold for each.
     """
     gpus = [gpu for gpu in job.gpus if gpu.is_held]
-    bounds = [_of_one(gpu) for gpu in gpus]
-    known = [each for each in bounds if each is not None]
-    if job.seconds < LEAST_S or not known or len(known) != len(gpus):
+    bounds: list[tuple[float | None, float | None, float]] = []
+    for gpu in gpus:
+        least, most = ran(Reading(dict(gpu.means)))
+        others = gpu.taken_by_others
+        if most is None or others is None:
+            return None
+        # What neighbours do is in the counters, and in no trace of the job's.
+        coarse = None if m.GPU_ENGINE_ACTIVITY in gpu.means else max(0.0, most - others)
+        bounds.append((None if least is None else max(0.0, least - others), coarse, most))
+    if job.seconds < LEAST_S or not bounds:
         return None
-    least, coarse = (
-        None if None in some else min(each for each in some if each is not None)
-        for some in ([each[0] for each in known], [each[1] for each in known])
-    )
-    return Counted(least, coarse, max(each[2] for each in known), job.seconds)
-
-
-def _of_one(gpu: SeenGpu) -> tuple[float | None, float | None, float] | None:
-    least, most = ran(Reading(dict(gpu.means)))
-    others = gpu.taken_by_others
-    if most is None or others is None:
-        return None
-    # What neighbours do is in the counters, and in no trace of the job's.
-    coarse = None if m.GPU_ENGINE_ACTIVITY in gpu.means else max(0.0, most - others)
-    return None if least is None else max(0.0, least - others), coarse, most
+    leasts, coarses, mosts = zip(*bounds, strict=True)
+    least, coarse = (None if None in some else min(some) for some in (leasts, coarses))
+    return Counted(least, coarse, max(mosts), job.seconds)
 
 
 def believed(traces: Sequence[Traced], account: BudgetJson, job: Recorded) -> Believed:
@@ -90,26 +85,30 @@ def believed(traces: Sequence[Traced], account: BudgetJson, job: Recorded) -> Be
         return Believed(with_idle(account, None, HIDDEN) if lacks else account)
     works = sum(account["slices"].get(part, 0) for part in Slice if not part.idle) / total
     if works > said.most + CHANGED:
-        return _too_busy(account, works, said, job)
+        text = (
+            f"The trace shows the GPU at work for {works:.0%} of the time; by its counters it was"
+            f" for {said.most:.0%} at most, over {said.seconds:.0f} s: the trace is of a busier"
+            " moment."
+        )
+        # Where no step is known the seconds may hold the start of the job, too.
+        is_known = m.JOB_STEPS in job.means
+        return Believed(
+            with_idle(account, 1 - said.most, OUTSIDE) if is_known else account, (text,)
+        )
     if said.least is not None and works < said.least - APART:
-        return _too_idle(account, works, said.least, said, lacks or list(_others(traces, works)))
-    return _beside_coarse(account, works, said, lacks)
-
-
-def _beside_coarse(
-    account: BudgetJson, works: float, said: Counted, lacks: Sequence[str]
-) -> Believed:
-    """Utilisation decides where the trace lacks work by its own account, and else warns."""
-    if said.coarse is None or works >= said.coarse - CHANGED:
+        ran_for, why = said.least, lacks or list(_others(traces, works))
+    elif said.coarse is None or works >= said.coarse - CHANGED:
         return Believed(account)
-    if lacks:
-        return _too_idle(account, works, said.coarse, said, lacks)
-    return Believed(account, (_coarsely(works, said.coarse, said),))
-
-
-def _too_idle(
-    account: BudgetJson, works: float, ran_for: float, said: Counted, why: Sequence[str]
-) -> Believed:
+    elif lacks:
+        # Utilisation decides where the trace lacks work by its own account, and else warns.
+        ran_for, why = said.coarse, lacks
+    else:
+        text = (
+            f"The trace shows the GPU idle for {1 - works:.0%} of the time, though its utilisation"
+            f" was {said.coarse:.0%} over {said.seconds:.0f} s. That is a coarse figure, and this"
+            " GPU has no finer one: the idle time may be less than the trace shows."
+        )
+        return Believed(account, (text,))
     because = "; ".join(why) or "the profiler slowed the job down, or this was an unusual moment"
     text = (
         f"The trace shows the GPU idle for {1 - works:.0%} of the time; by its counters it was at"
@@ -117,25 +116,6 @@ def _too_idle(
         " What is said of idle time here goes by the counters."
     )
     return Believed(with_idle(account, 1 - ran_for, NOT_IN_TRACE), (text,))
-
-
-def _coarsely(works: float, coarse: float, said: Counted) -> str:
-    return (
-        f"The trace shows the GPU idle for {1 - works:.0%} of the time, though its utilisation was"
-        f" {coarse:.0%} over {said.seconds:.0f} s. That is a coarse figure, and this GPU has no"
-        " finer one: the idle time may be less than the trace shows."
-    )
-
-
-def _too_busy(account: BudgetJson, works: float, said: Counted, job: Recorded) -> Believed:
-    text = (
-        f"The trace shows the GPU at work for {works:.0%} of the time; by its counters it was for"
-        f" {said.most:.0%} at most, over {said.seconds:.0f} s: the trace is of a busier moment."
-    )
-    # Where no step is known the seconds may hold the start of the job, too.
-    if m.JOB_STEPS not in job.means:
-        return Believed(account, (text,))
-    return Believed(with_idle(account, 1 - said.most, OUTSIDE), (text,))
 
 
 def _lacks(traces: Sequence[Traced]) -> Iterator[str]:

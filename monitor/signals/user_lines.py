@@ -5,14 +5,13 @@ Where the main thread was found says what a job does, and not what is wrong with
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.code.kept import adding, registers
-from whyidle.monitor.code.source import called, dotted, function_at, goes_through, text_of
+from whyidle.monitor.code.source import called, function_at, goes_through, text_of
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.users import is_users
@@ -20,6 +19,8 @@ from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.window import Window
 
 MOST: Final = 3
+# Words in quotes and comments are no code of Julia's.
+_NO_CODE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|#.*')
 # Methods of a data set or a loader, and what makes a batch of samples.
 _LOADS: Final = re.compile(r"__(next|iter|getitem|getitems)__|.*collate.*")
 # Such a loop does not fetch anything.
@@ -78,8 +79,7 @@ def fetches(line: SourceLine) -> bool:
     """Tell whether a line is a loader's, asks one for a batch, or goes through one."""
     if _LOADS.fullmatch(line.function) or "next" in called(line.file, line.line):
         return True
-    heads = goes_through(line.file, line.line)
-    return any(not isinstance(x, ast.Call) or not _COUNTS.fullmatch(dotted(x.func)) for x in heads)
+    return any(not _COUNTS.fullmatch(name) for name in goes_through(line.file, line.line))
 
 
 def kept(job: Recorded) -> tuple[Place, ...]:
@@ -93,3 +93,23 @@ def registering(job: Recorded) -> tuple[Place, ...]:
     """Return the lines at which the main thread was found while it registered what stays."""
     some = (line for line in job.lines if registers(line.file, line.line))
     return own(Place(line.file, line.line, line.function) for line in some)
+
+
+# Julia: no stack of it is sampled, so its lines have no shares ------------------------------
+def is_julia(window: Window) -> bool:
+    """Tell whether the job runs Julia, and nothing else that we know."""
+    return window.frameworks == ("flux",)
+
+
+def in_script(window: Window, like: re.Pattern[str]) -> tuple[Place, ...]:
+    """Return the lines of the job's own script with such code; files that it includes are not read.
+
+    They may be called in every step, or once: nothing but the text is known.
+    """
+    script = window.fact("script")
+    text = text_of(script) if isinstance(script, str) else None
+    if text is None or not isinstance(script, str):
+        return ()
+    code = [_NO_CODE.sub("", line) for line in text.splitlines()]
+    found = [number for number, line in enumerate(code, 1) if like.search(line)]
+    return tuple(Place(script, number, "the script") for number in found[:MOST])

@@ -172,6 +172,13 @@ class Window:
         return None if bare is None else self._blended or bare
 
     @cached_property
+    def shares(self) -> Mapping[Slice, float]:
+        """The share of the time that it has of each slice; nothing where there is none."""
+        slices = {} if self.budget is None else self.budget["slices"]
+        total = sum(slices.values())
+        return {part: slices.get(part, 0) / total for part in Slice} if total else {}
+
+    @cached_property
     def _bare_budget(self) -> BudgetJson | None:
         """The same by the traces or the counters alone."""
         if self.trace is not None:
