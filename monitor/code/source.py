@@ -163,7 +163,7 @@ def nodes_at(file: str, line: int) -> tuple[ast.AST, ...]:
 def goes_through(file: str, line: int) -> list[str]:
     """Return what the loops that begin at a line call to go through it; empty: nothing."""
     loops = (x for x in nodes_at(file, line) if isinstance(x, ast.For) and x.lineno == line)
-    return [callee(x.iter) if isinstance(x.iter, ast.Call) else "" for x in loops]
+    return [dotted(x.iter.func) if isinstance(x.iter, ast.Call) else "" for x in loops]
 
 
 def functions(file: str, name: str) -> Iterator[Function]:
