@@ -11,10 +11,10 @@ from whyidle.dashboard.views.cache import remember
 from whyidle.dashboard.views.time_range import TimeRange
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.metrics import Scope
-from whyidle.monitor.runs.stacks import CodeLine, StackSamples
+from whyidle.monitor.runs.stacks import CodeLine, StackSamples, summed
 from whyidle.monitor.runs.summary import STACKS, in_order, subjects
 from whyidle.monitor.signals.account import HostAccount, account_of
-from whyidle.monitor.signals.code_boxes import Box, boxes, by_share
+from whyidle.monitor.signals.code_boxes import Box, boxes
 from whyidle.monitor.store import Event, Reader, Run
 
 # A day has more; so many tell its shares as well.
@@ -163,5 +163,5 @@ def _lines(account: HostAccount) -> list[HotLine]:
     lines = []
     for line, doing in found.items():
         share = sum(doing.values())
-        lines.append(HotLine(line, share, account.error(share), by_share(doing)))
+        lines.append(HotLine(line, share, account.error(share), summed(doing.items())))
     return sorted(lines, key=lambda each: -each.share)

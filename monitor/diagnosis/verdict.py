@@ -93,9 +93,13 @@ def headline(
         # What its cause stands before ends with that.
         if each.is_risk and each.behind is None and _is_loud(each):
             return Headline(f"{_title(each)}.", None, each.found.where, each)
-    known = [(part, _covering(part, rows, findings)) for part in _parts(window, rows)]
-    # Where most of the time is unknown, the largest part may be another.
-    parts = [(part.share, part, by) for part, by in known if by is not None or is_known]
+    parts: list[tuple[float, _Part | None, Finding | None]] = []
+    for piece in _parts(window, rows):
+        about_it = [one for one in findings if _covers(one, piece, rows)]
+        by = min(about_it, key=lambda one: one.found.knows is Knows.LINES, default=None)
+        # Where most of the time is unknown, the largest part may be another.
+        if by is not None or is_known:
+            parts.append((piece.share, piece, by))
     share, part, by = max(parts, key=lambda one: one[0], default=(0.0, None, None))
     first = next((each for each in findings if each.severity is not Severity.INFO), None)
     if first is not None and first is not by and _speaks(first, share, is_known=by is not None):
@@ -191,12 +195,6 @@ def _parts(window: Window, rows: Sequence[Row]) -> Iterator[_Part]:
             # What is launched in between comes from where the thread mostly is.
             where = where or by_line(window.host.rows, lambda row: row.innermost)
         yield _Part(part, mine, where)
-
-
-def _covering(part: _Part, rows: Sequence[Row], findings: Sequence[Finding]) -> Finding | None:
-    """Return the finding that is about most of a part."""
-    some = [each for each in findings if _covers(each, part, rows)]
-    return min(some, key=lambda each: each.found.knows is Knows.LINES, default=None)
 
 
 def _covers(finding: Finding, part: _Part, rows: Sequence[Row]) -> bool:

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import CodeLine, summed
 from whyidle.monitor.signals.account import HostAccount, HostRow
 
 # Smaller boxes, or more of them, cannot be seen, and cost time.
@@ -115,11 +115,8 @@ def _drawn(branch: _Branch, parent: str, account: HostAccount, least: float) -> 
     ends: dict[HostClass | None, tuple[float, dict[HostClass, float]]] = {
         doing: (share, {doing: share}) for doing, share in branch.own.items()
     }
-    rare: dict[HostClass, float] = {}
-    for each in branch.inner.values():
-        if each.share < least:
-            for doing, share in each.doing.items():
-                rare[doing] = rare.get(doing, 0.0) + share
+    hidden = (each.doing for each in branch.inner.values() if each.share < least)
+    rare = summed(part for doing in hidden for part in doing.items())
     if rare:
         ends[None] = sum(rare.values()), rare
     # A line where every chain ends, and all do one thing, needs no box in it.
@@ -127,7 +124,7 @@ def _drawn(branch: _Branch, parent: str, account: HostAccount, least: float) -> 
     words = named(branch.line) if parent else ROOT
     key = _key(parent, branch.line.file if branch.line else "", words)
     yield Box(key, parent, branch.line, words, branch.share, account.error(branch.share),
-              by_share(branch.doing), _mostly(branch.doing), is_end)  # fmt: skip
+              summed(branch.doing.items()), _mostly(branch.doing), is_end)  # fmt: skip
     if is_end:
         return
     for each in shown:
@@ -135,17 +132,12 @@ def _drawn(branch: _Branch, parent: str, account: HostAccount, least: float) -> 
     for kind, (share, doings) in ends.items():
         line, what = (None, RARER) if kind is None else (branch.line, "")
         yield Box(_key(key, str(kind)), key, line, what, share, account.error(share),
-                  by_share(doings), _mostly(doings), is_end=True)  # fmt: skip
+                  summed(doings.items()), _mostly(doings), is_end=True)  # fmt: skip
 
 
 def _mostly(doing: Mapping[HostClass, float]) -> HostClass | None:
     first = max(doing, key=lambda each: doing[each])
     return first if doing[first] >= MOSTLY * sum(doing.values()) else None
-
-
-def by_share(doing: Mapping[HostClass, float]) -> dict[HostClass, float]:
-    """Return classes with their shares, the largest first."""
-    return dict(sorted(doing.items(), key=lambda item: -item[1]))
 
 
 def _key(*parts: str) -> str:

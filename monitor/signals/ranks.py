@@ -125,23 +125,13 @@ class RankAccount:
     works: Mapping[tuple[CodeLine | None, HostClass], float]
     # The share of the time in which it had a core, or wanted one.
     ran: float
+    # That in which it waits for others, or for a device that does; in which it launches, or waits
+    # to; and that of its own work, without what launches work of a device.
+    waits: float
+    launches: float
+    own: float
     # Whether it was found in a collective.
     exchanges: bool
-
-    @property
-    def launches(self) -> float:
-        """The share of the time in which it launches, or waits to launch."""
-        return sum(each.launches for each in self.chains) / self.seen.stacks.samples
-
-    @property
-    def own(self) -> float:
-        """The share of its own work, without what launches work of a device."""
-        return sum(each.own for each in self.chains) / self.seen.stacks.samples
-
-    @property
-    def waits(self) -> float:
-        """The share of the time in which it waits for others, or for a device that does."""
-        return sum(each.waits for each in self.chains) / self.seen.stacks.samples
 
     @property
     def by_class(self) -> dict[str, float]:
@@ -158,17 +148,23 @@ def accounts_of(ranks: Sequence[RankSeen]) -> tuple[RankAccount, ...]:
 
 def _account(seen: RankSeen) -> RankAccount:
     works: dict[tuple[CodeLine | None, HostClass], float] = {}
-    found, ran = [], 0.0
+    found, ran, whole = [], 0.0, seen.stacks.samples
     # In an order of their own: what is drawn must not depend on how they were kept.
     for chain, counts in sorted(seen.stacks.chains.items(), key=str):
         waits, launches = _parts(chain, counts, works)
         found.append(Seen(counts.when, waits, launches, counts.samples - waits - launches))
         still = (counts.waited + counts.locked) / counts.known if counts.known else 0.0
         ran += counts.samples * (1 - still)
-    whole = seen.stacks.samples
-    shares = {key: n / whole for key, n in works.items()}
-    exchanges = any(map(in_collective, seen.stacks.chains))
-    return RankAccount(seen, tuple(found), shares, ran / whole, exchanges)
+    return RankAccount(
+        seen,
+        tuple(found),
+        {key: n / whole for key, n in works.items()},
+        ran / whole,
+        sum(each.waits for each in found) / whole,
+        sum(each.launches for each in found) / whole,
+        sum(each.own for each in found) / whole,
+        any(map(in_collective, seen.stacks.chains)),
+    )
 
 
 def _parts(
