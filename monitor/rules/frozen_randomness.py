@@ -25,10 +25,11 @@ D4 summary (PRNG keys split outside).
 
 from __future__ import annotations
 
+from whyidle.monitor.code.frozen_random import frozen, lambdas
 from whyidle.monitor.code.source import line_of, readable
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.frozen_random import alive, frozen, lambdas
+from whyidle.monitor.signals.recompiled import alive
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 

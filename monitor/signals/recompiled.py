@@ -1,14 +1,17 @@
-"""What is compiled again and again: functions, and what share of the time that takes now."""
+"""What is compiled: programs that are alive, and functions that are compiled again and again."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.code.source import functions
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.window import Window
 
 # The recorder's own event for so many compilations of one function, from one line, in a minute.
 STORM: Final = "retrace_storm"
@@ -54,3 +57,18 @@ def compiled_again(job: Recorded) -> list[Recompiled]:
         again = [one for one, times in of_jax if times >= LEAST_LONG]
     # The whole recording shows which functions compile, its steady part how much.
     return [Recompiled(one, share.times(one.ns / whole), is_few) for one in again]
+
+
+def alive(window: Window) -> Iterator[Compiled]:
+    """Yield the compiled programs that are alive, by the functions of their names.
+
+    These are looked for in the files that the main thread was found in.
+    """
+    named = window.fact("executables_by_name") or {}
+    largest = window.fact("largest_executables") or ()
+    names = dict.fromkeys((*named, *(str(program.get("name")) for program in largest)))
+    files = dict.fromkeys(line.file for line in window.job.lines)
+    for name in (each.removeprefix("jit_") for each in names):
+        for file in files:
+            for function in functions(file, name):
+                yield Compiled("jax", name, 1, 0, 0, None, file, function.lineno)

@@ -7,13 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from whyidle.monitor.code.source import dotted, functions, imports, tree_of
+from whyidle.monitor.code.source import DEEPEST, dotted, functions, imports, tree_of
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.runs.aggregates import Compiled
-from whyidle.monitor.signals.window import Window
 
-# Functions of the same file that a compiled one calls, and those that they call.
-DEEPEST: Final = 4
 # Modules that draw on the host, and what of them makes a generator.
 _MODULES: Final = ("numpy.random", "random")
 _MAKES: Final = re.compile(r"(numpy\.random\.(default_rng|RandomState|Generator)|random\.Random)")
@@ -30,21 +27,6 @@ def frozen(compiled: Iterable[Compiled]) -> list[Place]:
         if one.file and one.framework == "jax":
             found |= dict.fromkeys(_in_function(one.file, one.function))
     return list(found)
-
-
-def alive(window: Window) -> Iterator[Compiled]:
-    """Yield the compiled programs that are alive, by the functions of their names.
-
-    These are looked for in the files that the main thread was found in.
-    """
-    named = window.fact("executables_by_name") or {}
-    largest = window.fact("largest_executables") or ()
-    names = dict.fromkeys((*named, *(str(program.get("name")) for program in largest)))
-    files = dict.fromkeys(line.file for line in window.job.lines)
-    for name in (each.removeprefix("jit_") for each in names):
-        for file in files:
-            for function in functions(file, name):
-                yield Compiled("jax", name, 1, 0, 0, None, file, function.lineno)
 
 
 def lambdas(compiled: Iterable[Compiled]) -> int:
