@@ -1,109 +1,60 @@
-"""What the stretches of a long trace ran and called, added up."""
+"""What the stretches of a trace ran and called, added up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from whyidle.monitor.traces.budgets.budget import Budget
-from whyidle.monitor.traces.calls import CallSums, call_sums, listed, most_called
+from whyidle.monitor.traces.calls import CallSums, CallTotal, call_sums, most_called
 from whyidle.monitor.traces.kernels.collectives import collectives
 from whyidle.monitor.traces.kernels.copies import Copies
 from whyidle.monitor.traces.kernels.launching import figures
 from whyidle.monitor.traces.kernels.summary import Kernel, Kernels, summarise
 from whyidle.monitor.traces.kernels.tallies import Named
 from whyidle.monitor.traces.launches import GraphLaunches, Launches, graph_launches
-from whyidle.monitor.traces.model import Device, Stretch, Trace
-from whyidle.monitor.traces.reports import Analysis, DeviceReport
+from whyidle.monitor.traces.model import Stretch, Trace
 from whyidle.monitor.traces.steps import TraceSteps
-from whyidle.monitor.traces.where.hotspots import MOST_CALLS, Callee, Hotspot, hotspots, most
 
 _One = TypeVar("_One")
 
 
 class Adding:
-    """Everything of an answer but the accounts of the devices."""
+    """What ran and was called, as far as it has come; it needs no account of the devices."""
 
-    def __init__(self, trace: Trace, steps: TraceSteps) -> None:
-        self._trace, self._steps = trace, steps
+    def __init__(self, trace: Trace, steps: TraceSteps, places: Collection[int]) -> None:
+        self._trace, self._steps, self._places = trace, steps, places
         self._kernels: list[Kernels] = []
-        self._calls: CallSums | None = None
-        self._spots: dict[tuple[object, ...], Hotspot] = {}
-        self._graphs: list[GraphLaunches] = []
+        self._calls = CallSums.of()
+        self.graphs = GraphLaunches(0, 0)
 
-    def add(
-        self,
-        stretch: Stretch,
-        devices: list[Device],
-        launched: list[Launches],
-        budgets: list[Budget],
-        spans: list[tuple[int, int]],
-    ) -> None:
-        """Add what one stretch has."""
-        part = replace(stretch.trace, devices=devices)
-        for spot in hotspots(part, budgets, launched, spans):
-            self._add_spot(spot)
-        host = part.host.take((part.host.start >= stretch.start) & (part.host.start < stretch.end))
-        of_calls = part.host.start[part.calls.row]
-        calls = part.calls.take((of_calls >= stretch.start) & (of_calls < stretch.end))
-        self._graphs.append(graph_launches(replace(part, calls=calls), launched))
-        sums = call_sums(replace(part, host=host), self._steps)
-        self._calls = sums if self._calls is None else _plus(self._calls, sums)
-        own, own_launched = [], []
-        for device, launches in zip(devices, launched, strict=True):
-            starts = device.ops.start
-            here = (starts >= stretch.start) & (starts < stretch.end)
-            own.append(replace(device, ops=device.ops.take(here)))
-            own_launched.append(launches.take(here))
-        alone = replace(part, host=host, devices=own)
-        self._kernels.append(summarise(alone, own_launched, self._steps))
-
-    def _add_spot(self, spot: Hotspot) -> None:
-        key = spot.slice, spot.site, spot.source, spot.exact_line
-        same = self._spots.get(key)
-        if same is not None:
-            calls = _sums((*same.calls, *spot.calls), lambda call: call.name, lambda c: c.ticks)
-            spot = replace(
-                spot,
-                ticks=same.ticks + spot.ticks,
-                calls=tuple(Callee(name, ticks) for name, ticks in calls.items()),
-            )
-        self._spots[key] = spot
-
-    def analysis(self, path: Path, reports: list[DeviceReport]) -> Analysis:
-        """Return all of it."""
-        trace, found = self._trace, self._steps
-        calls = self._calls
-        return Analysis(
-            trace=trace,
-            steps=found,
-            devices=reports,
-            path=path,
-            kernels=kernels(self._kernels, len(found)),
-            hotspots=self._hotspots(reports),
-            calls=[] if calls is None else listed(calls, most_called(calls, trace), trace, found),
-            graphs=GraphLaunches(
-                sum(one.count for one in self._graphs), sum(one.shown for one in self._graphs)
-            ),
+    def add(self, stretch: Stretch, launched: list[Launches]) -> None:
+        """Add what one stretch has; ``launched``: the launches of each of its devices."""
+        part, devices, of_all, own = stretch.trace, [], [], []
+        for place, (device, launches) in enumerate(zip(part.devices, launched, strict=True)):
+            if place in self._places:
+                of_all.append(launches)
+                own.append(stretch.own(launches, device.ops.start))
+                devices.append(replace(device, ops=stretch.own(device.ops, device.ops.start)))
+        alone = replace(part, host=stretch.own(part.host, part.host.start), devices=devices)
+        self._kernels.append(summarise(alone, own, self._steps))
+        self._calls = _plus(self._calls, call_sums(alone, self._steps))
+        calls = stretch.own(part.calls, part.host.start[part.calls.row])
+        graphs = graph_launches(replace(part, calls=calls), of_all)
+        self.graphs = GraphLaunches(
+            self.graphs.count + graphs.count, self.graphs.shown + graphs.shown
         )
 
-    def _hotspots(self, reports: Iterable[DeviceReport]) -> list[Hotspot]:
-        total: dict[object, int] = {}
-        for report in reports:
-            for cause, ticks in report.whole.items():
-                total[cause.slice] = total.get(cause.slice, 0) + ticks
-        found = [
-            replace(
-                spot, share=spot.ticks / total[spot.slice], calls=most([*spot.calls])[:MOST_CALLS]
-            )
-            for spot in self._spots.values()
-        ]
-        return sorted(found, key=lambda p: (-p.ticks, p.slice, p.site.file, p.site.line))
+    def kernels(self) -> Kernels:
+        """Return what ran."""
+        return _added(self._kernels, len(self._steps))
+
+    def calls(self) -> list[CallTotal]:
+        """Return what was called most."""
+        return most_called(self._calls, self._trace, self._steps)
 
 
 def _plus(one: CallSums, other: CallSums) -> CallSums:
@@ -117,11 +68,13 @@ def _plus(one: CallSums, other: CallSums) -> CallSums:
     return CallSums(**columns)
 
 
-def kernels(parts: Sequence[Kernels], steps: int) -> Kernels:
+def _added(parts: Sequence[Kernels], steps: int) -> Kernels:
     """Add up what ran."""
+    if len(parts) == 1:
+        return parts[0]
     total = sum(part.total for part in parts)
     ran = _added_kernels([kernel for part in parts for kernel in part.kernels], total)
-    each = parts[0].ticks_per_ns if parts else 1
+    each = parts[0].ticks_per_ns
     return Kernels(
         ticks_per_ns=each,
         count=sum(part.count for part in parts),

@@ -1,34 +1,37 @@
-"""A trace, analysed once; answer and screens derive from it."""
+"""A trace, analysed once; answer and screens derive from it.
+
+Twice through it: what the account of any part must know of the whole, such as the steps and the
+difference of the clocks; then each stretch as if it were a file, and what it gives is added up. A
+trace that memory has room for is one stretch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from whyidle.monitor.traces import launches, steps
-from whyidle.monitor.traces.budgets.account import account
-from whyidle.monitor.traces.budgets.budget import Budget
-from whyidle.monitor.traces.budgets.hosts import HostTimelines, threads_of
-from whyidle.monitor.traces.budgets.totals import totals
-from whyidle.monitor.traces.calls import calls
-from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.kernels.summary import summarise
-from whyidle.monitor.traces.launches import Launches
+from whyidle.monitor.traces import steps
+from whyidle.monitor.traces.adding import Adding
+from whyidle.monitor.traces.budgets.hosts import HostTimelines
+from whyidle.monitor.traces.launches import Index, Launches, match
 from whyidle.monitor.traces.loading import load
-from whyidle.monitor.traces.model import Device, Trace
+from whyidle.monitor.traces.model import Stretch, Trace
 from whyidle.monitor.traces.opening import Progress
-from whyidle.monitor.traces.reports import Analysis, Breakdown, DeviceReport
-from whyidle.monitor.traces.stretched import analyse_long
-from whyidle.monitor.traces.where.hotspots import hotspots
+from whyidle.monitor.traces.reports import Analysis, DeviceReport
+from whyidle.monitor.traces.stream import made_ahead
+from whyidle.monitor.traces.where.hotspots import Places
+from whyidle.monitor.traces.whole import Whole
 
-__all__ = ["Analysis", "Breakdown", "DeviceReport", "analyse", "analyse_trace", "breakdown"]
+__all__ = ["Analysis", "DeviceReport", "analyse", "analyse_trace"]
 
 # Sorting and counting of large columns does without Python's lock; more threads gain little.
 WORKERS: Final = 2
+LONG: Final = (
+    "The file has {events:,} events: it was read part by part, and a timeline of it shows its"
+    " communication only."
+)
 
 
 def analyse(path: Path, progress: Progress | None = None, step_ns: int | None = None) -> Analysis:
@@ -38,67 +41,54 @@ def analyse(path: Path, progress: Progress | None = None, step_ns: int | None = 
 
 def analyse_trace(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis:
     """Account for every instant of a trace, and find what ran and which code asked for it."""
-    if trace.stretches is not None:
-        return analyse_long(path, trace, trace.stretches, step_ns)
-    found = breakdown(trace, step_ns)
-    launched = [report.launches for report in found.devices]
-    budgets = [report.budget for report in found.devices]
     with ThreadPoolExecutor(WORKERS) as pool:
-        ran = pool.submit(summarise, trace, launched, found.steps)
-        spots = hotspots(trace, budgets, launched)
-        called = calls(trace, found.steps)
-    return Analysis(
-        trace=trace,
-        steps=found.steps,
-        devices=found.devices,
-        path=path,
-        kernels=ran.result(),
-        hotspots=spots,
-        calls=called,
-        graphs=launches.graph_launches(trace, launched),
-    )
-
-
-def breakdown(trace: Trace, step_ns: int | None = None) -> Breakdown:
-    """Account for every instant of each device."""
-    with ThreadPoolExecutor(WORKERS) as pool:
-        coming = pool.submit(HostTimelines, trace)
-        index = launches.Index(trace)
-        matched = list(pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices))
-        hosts = coming.result()
-        # While the steps are looked for, the lines of the threads that launch are made.
-        for thread in {*chain(*(threads_of(one.thread) for one in matched))}:
-            pool.submit(hosts.own, thread)
-        repeated = steps.as_run(trace, steps.find(trace, matched))
+        matched, whole = _Matched(trace, pool), Whole(trace)
+        for stretch, launched in matched:
+            whole.look(stretch, launched)
+        repeated = steps.as_run(trace, whole.steps())
         found = steps.agreeing(repeated, step_ns, trace.ticks_per_ns)
-        reports = pool.map(
-            lambda device, launched: _report(trace, device, launched, hosts, found),
-            trace.devices,
-            matched,
-        )
-        return Breakdown(trace, found, list(reports))
-
-
-def _report(
-    trace: Trace, device: Device, launched: Launches, hosts: HostTimelines, found: steps.TraceSteps
-) -> DeviceReport:
-    first, last = int(device.ops.start[0]), int(device.ops.end.max())
-    # The host begins a step before its device does; the account covers both.
-    window = min([first, *found.start[:1].tolist()]), max([last, *found.end[-1:].tolist()])
-    budget = account(trace, device, launched, hosts, window)
-    return DeviceReport(
-        device=device,
-        launches=launched,
-        totals=totals(device.ops),
-        budget=budget,
-        unmatched=int((launched.how == launches.UNKNOWN).sum()),
-        whole=budget.sums(np.array([first]), np.array([last])),
-        of_steps=_of_steps(budget, found),
+        accounts, places = whole.accounts(found), Places()
+        ran = Adding(trace, found, [one.place for one in accounts])
+        for stretch, launched in matched:
+            adding = pool.submit(ran.add, stretch, launched)
+            hosts = HostTimelines(stretch.trace)
+            coming = [pool.submit(one.add, stretch, launched, hosts) for one in accounts]
+            # What follows has no use for the lines of threads, which take memory.
+            del hosts
+            places.add(stretch.trace, [part for one in coming if (part := one.result())])
+            adding.result()
+    if trace.stretches is not None:
+        trace.warnings.append(LONG.format(events=trace.events))
+        whole.shown.put_into(trace, {one.place: one.device for one in accounts})
+    reports = [one.report() for one in accounts]
+    return Analysis(
+        path=path,
+        trace=trace,
+        steps=found,
+        devices=reports,
+        kernels=ran.kernels(),
+        hotspots=places.hotspots(report.whole for report in reports),
+        calls=ran.calls(),
+        graphs=ran.graphs,
     )
 
 
-def _of_steps(budget: Budget, found: steps.TraceSteps) -> dict[Cause, int] | None:
-    """Steps are on the host's clock, the budget on the device's."""
-    if not len(found.start):
-        return None
-    return budget.sums(found.start - budget.skew, found.end - budget.skew)
+class _Matched:
+    """The stretches of a trace, each with the launches of its devices; may be asked for again."""
+
+    def __init__(self, trace: Trace, pool: ThreadPoolExecutor) -> None:
+        self._pool, self._stretches = pool, trace.stretches
+        self._only = []
+        if trace.stretches is None:
+            self._only.append(self._with_launches(Stretch(trace)))
+
+    def __iter__(self) -> Iterator[tuple[Stretch, list[Launches]]]:
+        """Yield one after the other; the next one is read while one is worked on."""
+        if self._stretches is None:
+            return iter(self._only)
+        return map(self._with_launches, made_ahead(iter(self._stretches)))
+
+    def _with_launches(self, stretch: Stretch) -> tuple[Stretch, list[Launches]]:
+        trace, index = stretch.trace, Index(stretch.trace)
+        found = self._pool.map(lambda device: match(trace, device.ops, index), trace.devices)
+        return stretch, list(found)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.model import Flags, Ints, Spans, Table, Trace
+from whyidle.monitor.traces.model import Flags, Ints, Table, Trace
 from whyidle.monitor.traces.steps import TraceSteps
 
 # Names in the list: the most frequent calls, and those that took longest.
@@ -44,67 +44,49 @@ class CallTotal:
 
 @dataclass(slots=True)
 class CallSums(Table):
-    """One row a name of the trace; those of one window after the other add up."""
+    """One row a name of the trace; those of one stretch after the other add up."""
 
     count: Ints
     total: Ints
     in_steps: Ints
-
-
-def calls(trace: Trace, steps: TraceSteps) -> list[CallTotal]:
-    """Return the most frequent calls and the longest ones, the most frequent first."""
-    rows = _rows(trace.host)
-    sums = _sums(trace, rows, steps)
-    names = most_called(sums, trace)
-    for name in names:
-        if trace.names[name].startswith(_TWICE):
-            one = _outermost(trace.host, rows[trace.host.name[rows] == name], steps)
-            sums.count[name], sums.total[name], sums.in_steps[name] = one
-    return listed(sums, names, trace, steps)
+    # Of these the spans that record a call once more.
+    again_count: Ints
+    again_total: Ints
+    again_in_steps: Ints
 
 
 def call_sums(trace: Trace, steps: TraceSteps) -> CallSums:
-    """Add up the calls of each name, nested or not."""
-    return _sums(trace, _rows(trace.host), steps)
+    """Add up the calls of each name."""
+    host, size = trace.host, len(trace.names)
+    rows = np.flatnonzero(~np.isin(host.kind, _LEFT_OUT) & (host.name >= 0))
+    columns = []
+    for some in (rows, _again(trace, rows)):
+        name, start = host.name[some], host.start[some]
+        took = (host.end[some] - start).astype(np.float64)
+        columns += [
+            np.bincount(name, minlength=size),
+            np.bincount(name, took, size).astype(np.int64),
+            np.bincount(name[_inside(start, steps)], minlength=size),
+        ]
+    return CallSums(*columns)
 
 
-def listed(sums: CallSums, names: list[int], trace: Trace, steps: TraceSteps) -> list[CallTotal]:
-    """Return the calls of these names, the most frequent first."""
-    found = []
-    for name in names:
-        per_step = int(sums.in_steps[name]) / len(steps) if len(steps) else None
-        count, total = int(sums.count[name]), int(sums.total[name])
-        found.append(CallTotal(trace.names[name], count, total, per_step))
-    return sorted(found, key=lambda called: -called.count)
-
-
-def most_called(sums: CallSums, trace: Trace) -> list[int]:
-    """Return the names of the most frequent calls, of the longest ones, and of some others."""
+def most_called(sums: CallSums, trace: Trace, steps: TraceSteps) -> list[CallTotal]:
+    """Return the most frequent calls, the longest ones, and some others, by how many they are."""
     most = np.argsort(-sums.count, kind="stable")[:LONGEST_LIST]
     longest = np.argsort(-sums.total, kind="stable")[:LONGEST_LIST]
     known = enumerate(trace.names[: len(sums)])
     asked = [at for at, name in known if name in ALWAYS_LISTED]
-    every = dict.fromkeys([*most.tolist(), *longest.tolist(), *asked])
-    return [name for name in every if sums.count[name]]
-
-
-def _rows(host: Spans) -> Ints:
-    return np.flatnonzero(~np.isin(host.kind, _LEFT_OUT) & (host.name >= 0))
-
-
-def _sums(trace: Trace, rows: Ints, steps: TraceSteps) -> CallSums:
-    host, size = trace.host, len(trace.names)
-    inside = rows[_inside(host.start[rows], steps)]
-    return CallSums(
-        count=np.bincount(host.name[rows], minlength=size),
-        total=_totals(host, rows, size),
-        in_steps=np.bincount(host.name[inside], minlength=size),
-    )
-
-
-def _totals(host: Spans, rows: Ints, names: int) -> Ints:
-    took = (host.end[rows] - host.start[rows]).astype(np.float64)
-    return np.bincount(host.name[rows], took, names).astype(np.int64)
+    found = []
+    for name in dict.fromkeys([*most.tolist(), *longest.tolist(), *asked]):
+        if not sums.count[name]:
+            continue
+        count = int(sums.count[name] - sums.again_count[name])
+        total = int(sums.total[name] - sums.again_total[name])
+        in_steps = int(sums.in_steps[name] - sums.again_in_steps[name])
+        per_step = in_steps / len(steps) if len(steps) else None
+        found.append(CallTotal(trace.names[name], count, total, per_step))
+    return sorted(found, key=lambda called: -called.count)
 
 
 def _inside(start: Ints, steps: TraceSteps) -> Flags:
@@ -114,12 +96,15 @@ def _inside(start: Ints, steps: TraceSteps) -> Flags:
     return found
 
 
-def _outermost(host: Spans, rows: Ints, steps: TraceSteps) -> tuple[int, int, int]:
-    """Leave out the spans that lie within the one before them on their thread."""
-    rows = rows[np.argsort(host.thread[rows], kind="stable")]
-    start, end, thread = host.start[rows], host.end[rows], host.thread[rows]
-    inner = np.zeros(len(rows), bool)
-    inner[1:] = (thread[1:] == thread[:-1]) & (start[1:] < end[:-1]) & (end[1:] <= end[:-1])
-    outer = ~inner
-    total = int((end[outer] - start[outer]).sum())
-    return int(outer.sum()), total, int(_inside(start[outer], steps).sum())
+def _again(trace: Trace, rows: Ints) -> Ints:
+    """Return the rows of jitted calls within the one before them, of one name and thread."""
+    jitted = np.array([name.startswith(_TWICE) for name in trace.names], np.bool_)
+    if not jitted.any():
+        return rows[:0]
+    host, rows = trace.host, rows[jitted[trace.host.name[rows]]]
+    rows = rows[np.lexsort((host.thread[rows], host.name[rows]))]
+    one, next_ = rows[:-1], rows[1:]
+    same = (host.thread[next_] == host.thread[one]) & (host.name[next_] == host.name[one])
+    within = (host.start[next_] < host.end[one]) & (host.end[next_] <= host.end[one])
+    found: Ints = next_[same & within]
+    return found

@@ -46,7 +46,7 @@ def load(path: Path, progress: Progress | None = None) -> Trace:
         from whyidle.monitor.traces import kineto  # noqa: PLC0415
 
         trace = kineto.read(source, progress)
-    # What is read from disk stretch by stretch is corrected there.
+    # Stretches are corrected as they are read.
     if trace.stretches is None:
         correct(trace)
     return trace

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ _DTYPES: dict[str, type[np.generic]] = {
     "Kinds": np.int8,
     "Flags": np.bool_,
 }
+
+
+_Kind = TypeVar("_Kind", bound="Table")
 
 
 class Table:
@@ -211,11 +214,25 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of a long trace, and in ticks from when to when it is the only one that counts.
+    """A part of a trace, and in ticks from when to when it is the only one that counts.
 
     ``trace`` has more than starts there: whatever the account of this time needs.
     """
 
     trace: Trace
-    start: int
-    end: int
+    start: int = -EVER
+    end: int = EVER
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it is the only one."""
+        return (self.start, self.end) == (-EVER, EVER)
+
+    def has(self, times: Ints) -> Flags:
+        """Mark what belongs to this stretch and to no other."""
+        found: Flags = (times >= self.start) & (times < self.end)
+        return found
+
+    def own(self, rows: _Kind, starts: Ints) -> _Kind:
+        """Return those of its rows that belong to no other stretch, by when they start."""
+        return rows if self.is_all else rows.take(self.has(starts))

@@ -30,19 +30,13 @@ class DeviceReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Breakdown:
-    """Where the time of a trace went."""
+class Analysis:
+    """One trace file, understood: where its time went, what ran, and whose lines of code it was."""
 
+    path: Path
     trace: Trace
     steps: steps.TraceSteps
     devices: list[DeviceReport]
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis(Breakdown):
-    """One trace file, understood: also what ran, and whose lines of code it was."""
-
-    path: Path
     kernels: Kernels
     hotspots: list[Hotspot]
     calls: list[CallTotal]

@@ -3,6 +3,7 @@
 A stretch has the rows that start in it; of those before it the calls whose work it has, and what is
 open from the first of these calls on, or is the last of its thread; some thousand rows after it,
 which say how long a silence at its end lasts; and the operation of each device that comes next.
+Edges lie where an operation starts, so that no gap is cut on the device that does most.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
+from whyidle.monitor.traces.corrections import correct
 from whyidle.monitor.traces.model import EVER, Flags, Ints, Stretch, Table, Trace
 from whyidle.monitor.traces.spill import EACH, MOST_ROWS, Kept, Records, Spill
 
@@ -95,7 +97,9 @@ class Stretches(Generic[_Rows]):
         part.host = [_table(part.host_kind, np.concatenate(host))]
         part.work = [_table(part.work_kind, ops)]
         part.places = ops["place"]
-        return self._assemble(part, self.origin)
+        trace = self._assemble(part, self.origin)
+        correct(trace)
+        return trace
 
 
 class _Awaited:

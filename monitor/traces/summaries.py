@@ -35,7 +35,7 @@ class Shown:
         ops = device.ops
         kept = self._ops.setdefault(at, [])
         count = sum(map(len, kept))
-        here = (ops.start >= stretch.start) & (ops.start < stretch.end)
+        here = stretch.has(ops.start)
         rows = np.flatnonzero(here & (ops.kind == Cause.COMM))
         if not len(rows) or count > _MOST:
             return
@@ -48,17 +48,15 @@ class Shown:
         notes.row = place[np.searchsorted(rows, notes.row)]
         self._messages.setdefault(at, []).append(notes)
 
-    def put_into(self, trace: Trace) -> None:
-        """Give a trace the rows that stay."""
+    def put_into(self, trace: Trace, devices: dict[int, Device]) -> None:
+        """Give a trace and its devices, by their places, the rows that stay."""
         trace.host = Spans.joined(self._spans.values())
         if self._calls and len(trace.host):
             trace.calls = Links.of(row=[0], id=[-1])
-
-    def of(self, at: int, device: Device) -> Device:
-        """Give a device its rows."""
-        device.ops = Ops.joined(self._ops.get(at, []))
-        device.messages = Messages.joined(self._messages.get(at, []))
-        return device
+        for at, device in devices.items():
+            device.ops = Ops.joined(self._ops.get(at, []))
+            device.messages = Messages.joined(self._messages.get(at, []))
+        trace.devices = [*devices.values()]
 
 
 def _covering(ops: Ops, here: Flags) -> Ops:

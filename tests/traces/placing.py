@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
+from tests.traces.looking import looked_at
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.budgets.account import account
-from whyidle.monitor.traces.budgets.budget import Budget, Segments
+from whyidle.monitor.traces.budgets.budget import Accounted, Budget, Segments
 from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.model import Device, Links, Ops, Spans, Thread, Trace
+from whyidle.monitor.traces.launches import match
+from whyidle.monitor.traces.model import EVER, Device, Links, Ops, Spans, Thread, Trace
 from whyidle.monitor.traces.names import host_cause
 from whyidle.monitor.traces.where.frame_names import is_frame
-from whyidle.monitor.traces.where.hotspots import Hotspot, hotspots
+from whyidle.monitor.traces.where.hotspots import Hotspot, Places
 
 MAIN, AUTOGRAD = 0, 1
 LOADER = "torch/utils/data/dataloader.py(720): __next__"
@@ -78,14 +81,29 @@ class Job:
         return hotspots(self.trace, [Budget(Segments.of(**columns), skew)])
 
 
+def hotspots(trace: Trace, budgets: list[Budget]) -> list[Hotspot]:
+    """Return the places that own the time between the first and last operation of each device."""
+    places, accounted, sums = Places(), [], []
+    for device, budget in zip(trace.devices, budgets, strict=True):
+        ops = device.ops
+        span = (int(ops.start[0]), int(ops.end.max())) if len(ops) else (-EVER, EVER)
+        accounted.append(Accounted(device, match(trace, ops), budget, span))
+        sums.append(budget.sums(*np.array(span)[:, None]))
+    places.add(trace, accounted)
+    return places.hotspots(sums)
+
+
 def ticks_by_place(found: list[Hotspot]) -> dict[tuple[str, str, int], int]:
     return {(p.slice.value, p.site.file, p.site.line): p.ticks for p in found}
 
 
-def budget_of(trace: Trace, device: Device, hosts: HostTimelines) -> Budget:
-    launched = launches.match(trace, device.ops)
-    window = (int(device.ops.start[0]), int(device.ops.end.max()))
-    return account(trace, device, launched, hosts, window)
+def budget_of(trace: Trace, at: int = 0, window: tuple[int, int] | None = None) -> Budget:
+    """Return the account of a device, from its first operation to its last if not told."""
+    device, launched = trace.devices[at], match(trace, trace.devices[at].ops)
+    window = window or (int(device.ops.start[0]), int(device.ops.end.max()))
+    whole = looked_at(trace)
+    facts = whole.accounts(whole.steps())[at].facts
+    return account(trace, device, launched, HostTimelines(trace), window, facts)
 
 
 def of_slices(budget: Budget) -> Counter[Slice]:

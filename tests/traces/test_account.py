@@ -10,15 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.longer import examples
+from tests.traces import placing
 from tests.traces.building import Op, Span, a_trace
 from whyidle.monitor.traces.analysis import analyse_trace
-from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
-from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.budgets.totals import totals
 from whyidle.monitor.traces.causes import COPIES, DEVICE_CAUSES, HOST_CAUSES, Cause
 from whyidle.monitor.traces.corrections import correct
-from whyidle.monitor.traces.launches import match
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.warnings import trace_warnings
 
@@ -27,10 +25,7 @@ MS = 1_000_000
 
 def budget_of(trace: Trace, window: tuple[int, int] | None = None) -> Budget:
     correct(trace)
-    device = trace.devices[0]
-    ops = device.ops
-    window = window or (int(ops.start[0]), int(ops.end.max()))
-    return account(trace, device, match(trace, ops), HostTimelines(trace), window)
+    return placing.budget_of(trace, window=window)
 
 
 def ticks_by_cause(budget: Budget) -> dict[str, int]:
@@ -412,7 +407,7 @@ def assert_same_as_counting(trace: Trace, budget: Budget) -> None:
     comm = running[:, ops.kind == Cause.COMM].any(axis=1)
     copy = running[:, np.isin(ops.kind, COPIES)].any(axis=1)
     compute = running[:, ~np.isin(ops.kind, [Cause.COMM, *COPIES])].any(axis=1)
-    found = totals(ops)
+    found = totals(ops, first, last, np.ones(len(ops), np.bool_))
     assert found.busy == running.any(axis=1).sum() == found.span - found.idle
     assert (found.compute, found.comm, found.copy) == (compute.sum(), comm.sum(), copy.sum())
     assert found.exposed_comm == (comm & ~compute).sum()

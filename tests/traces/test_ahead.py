@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.traces.building import Op, Span, a_trace
+from tests.traces.looking import steps_of
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Marks
-from whyidle.monitor.traces.steps import as_run, find
+from whyidle.monitor.traces.steps import as_run
 
 STEPS, OPS = 10, 7
 
@@ -24,7 +25,7 @@ def test_steps_are_cut_by_the_work_of_the_device() -> None:
         end=[10 * i + 9 for i in range(STEPS)],
         name=[Cause.AROUND] * STEPS,
     )
-    found = as_run(trace, find(trace))
+    found = as_run(trace, steps_of(trace))
     assert (len(found.start), found.median, found.source) == (STEPS, 100 * OPS, "markers")
     assert found.start[0] == trace.devices[0].ops.start[0]
     assert found.end[-1] == trace.devices[0].ops.end[-1]
@@ -37,5 +38,5 @@ def test_where_the_steps_differ_the_host_is_believed() -> None:
         end=[10 * i + 9 for i in range(STEPS)],
         name=[Cause.AROUND] * STEPS,
     )
-    found = find(trace)
+    found = steps_of(trace)
     assert as_run(trace, found) is found

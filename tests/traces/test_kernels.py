@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from tests.longer import examples
 from tests.traces.repeating import Job
-from whyidle.monitor.traces import launches, steps
+from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.activity import activity
+from whyidle.monitor.traces.analysis import analyse_trace
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.kernels.summary import Kernels, operators, summarise
+from whyidle.monitor.traces.kernels.summary import Kernels, operators
 from whyidle.monitor.traces.kernels.tallies import tally
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Device, Ops, Spans, Thread, Trace
@@ -25,8 +26,7 @@ OURS = Path(__file__).parents[1] / "data" / "traces" / "kineto"
 
 
 def summary(trace: Trace) -> Kernels:
-    matched = [launches.match(trace, device.ops) for device in trace.devices]
-    return summarise(trace, matched, steps.find(trace))
+    return analyse_trace(Path("trace"), trace).kernels
 
 
 def a_gpu(*ops: tuple[str, int, Cause, int], ticks_per_ns: int = 1) -> Trace:

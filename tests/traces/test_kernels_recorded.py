@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.traces.real import KINETO, TRUTHS, XPLANE, path_of
-from whyidle.monitor.traces import launches, steps
+from whyidle.monitor.traces.analysis import analyse_trace
 from whyidle.monitor.traces.kernels.copies import Copies
-from whyidle.monitor.traces.kernels.summary import Kernels, summarise
+from whyidle.monitor.traces.kernels.summary import Kernels
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Trace
 
@@ -18,8 +19,7 @@ CUT = {"kineto": 160, "xplane": 120}
 
 
 def summary(trace: Trace) -> Kernels:
-    matched = [launches.match(trace, device.ops) for device in trace.devices]
-    return summarise(trace, matched, steps.find(trace))
+    return analyse_trace(Path("trace"), trace).kernels
 
 
 @pytest.mark.parametrize("name", KINETO)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.traces.agreeing import agree, well_formed
+from tests.traces.looking import repeated, steps_of
 from tests.traces.real import TRUTHS, path_of
-from whyidle.monitor.traces import steps
 from whyidle.monitor.traces.loading import load
 
 MARKED = [name for name, truth in TRUTHS.items() if truth.get("profiler_steps")]
@@ -18,7 +18,7 @@ OURS = Path(__file__).parents[1] / "data" / "traces" / "kineto"
 
 @pytest.mark.parametrize("name", MARKED)
 def test_markers_of_real_traces(name: str) -> None:
-    found = steps.find(load(path_of(name)))
+    found = steps_of(load(path_of(name)))
     marks = TRUTHS[name]["profiler_steps"]
     assert (found.source, len(found)) == ("markers", len(marks))
     assert found.median == int(np.median([mark["dur_ns"] for mark in marks]))
@@ -27,9 +27,9 @@ def test_markers_of_real_traces(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in MARKED if len(TRUTHS[n]["profiler_steps"]) > 1])
 def test_real_traces_with_hidden_markers(name: str) -> None:
     trace = load(path_of(name))
-    found = steps.repeated(trace)
+    found = repeated(trace)
     well_formed(found)
-    agree(found, steps.find(trace))
+    agree(found, steps_of(trace))
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_real_traces_with_hidden_markers(name: str) -> None:
     ],
 )
 def test_real_traces_without_markers(name: str, count: int) -> None:
-    found = steps.repeated(load(path_of(name)))
+    found = repeated(load(path_of(name)))
     well_formed(found)
     assert len(found) == count
 
 
 def test_a_trace_of_our_own_with_hidden_markers() -> None:
     trace = load(OURS / "cpu_steps_stacks.json.gz")
-    found, marked = steps.repeated(trace), steps.find(trace)
+    found, marked = repeated(trace), steps_of(trace)
     assert (marked.source, len(marked)) == ("markers", 4)
     # Steps of half a millisecond: the time between two markers is a part of them.
     assert len(found) == 4
-    assert len(steps.find(load(OURS / "cpu_plain.json.gz"))) == 6
+    assert len(steps_of(load(OURS / "cpu_plain.json.gz"))) == 6

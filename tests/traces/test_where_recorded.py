@@ -8,21 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.traces.placing import budget_of, of_slices
+from tests.traces.placing import budget_of, hotspots, of_slices
 from tests.traces.real import path_of
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Site, Trace
-from whyidle.monitor.traces.where.hotspots import Hotspot, hotspots, why_none
+from whyidle.monitor.traces.where.hotspots import Hotspot, why_none
 
 RECORDED = Path(__file__).parent.parent / "data" / "traces" / "kineto"
 
 
 def read(path: Path) -> tuple[Trace, list[Hotspot]]:
     trace = load(path)
-    hosts = HostTimelines(trace)
-    budgets = [budget_of(trace, device, hosts) for device in trace.devices]
+    budgets = [budget_of(trace, at) for at in range(len(trace.devices))]
     found = hotspots(trace, budgets)
     total = sum((of_slices(budget) for budget in budgets), Counter[Slice]())
     owned: Counter[Slice] = Counter()

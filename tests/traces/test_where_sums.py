@@ -16,15 +16,14 @@ from tests.traces.placing import (
     Op,
     Span,
     budget_of,
+    hotspots,
     of_slices,
     ticks_by_place,
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.budgets.budget import Budget
-from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.where.hotspots import hotspots
 
 USERS = ("train.py(1): main", "model.py(2): f")
 
@@ -58,7 +57,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @given(jobs())
 def test_places_and_what_has_none_add_up_to_each_slice(job: Job) -> None:
-    budget = budget_of(job.trace, job.device, HostTimelines(job.trace))
+    budget = budget_of(job.trace)
     total = of_slices(budget)
     found = hotspots(job.trace, [budget])
     owned: Counter[Slice] = Counter()

@@ -8,7 +8,6 @@ the queue's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,6 @@ from whyidle.monitor.traces.budgets.gaps import (
     IDLE,
     Facts,
     Gaps,
-    Seen,
     device_line,
     gaps_of,
     set_back,
@@ -43,26 +41,23 @@ def account(  # noqa: PLR0913, PLR0917  what an account is made of
     launches: Launches,
     hosts: HostTimelines,
     window: tuple[int, int],
-    facts: Facts | None = None,
+    facts: Facts,
 ) -> Budget:
     """Divide a window. ``facts`` are of the whole, where the trace is only a part of it."""
-    facts = facts or Facts.of([Seen.of(device.ops, launches, len(trace.threads))])
     line, until = device_line(device.ops, *window)
     filled, none = until > line.time, line.label == IDLE
     busy, idle = np.flatnonzero(filled & ~none), np.flatnonzero(filled & none)
     works = _segments(line.time[busy], until[busy], line.label[busy], -1)
     gap = line.time[idle], until[idle]
     del line, until
-    skew, launchers = facts.skew, facts.launchers
-    main = hosts.main if facts.busiest is None else facts.busiest
-    facts, launched = replace(facts, busiest=main), set_back(launches, skew)
-    gaps = gaps_of(*gap, device.ops, launched, facts)
-    del gap, launched
-    provable = bool(launchers) or device.kind == "cpu"
+    skew, threads = facts.skew, facts.launchers | {facts.busiest}
+    gaps = gaps_of(*gap, device.ops, set_back(launches, skew), facts)
+    del gap
+    provable = bool(facts.launchers) or device.kind == "cpu"
     parts = [works, _queued(gaps, HOLE_NS * trace.ticks_per_ns)]
     gaps = gaps.take(gaps.returned > gaps.start)
     del works
-    parts += (_host_part(x, hosts, launchers | {main}, skew, provable) for x in _blocks(gaps))
+    parts += (_host_part(x, hosts, threads, skew, provable) for x in _blocks(gaps))
     return Budget(_tiled(parts), skew)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.intervals import tally
-from whyidle.monitor.traces.model import Ids, Ints, Kinds, Table
+from whyidle.monitor.traces.launches import Launches
+from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Table
 
 
 @dataclass(slots=True)
@@ -46,6 +47,16 @@ class Budget:
         last = int(np.searchsorted(s.start, end, "left"))
         within = slice(first, last)
         tally(s.start[within], s.end[within], s.cause[within], (start, end), ticks)
+
+
+@dataclass(frozen=True, slots=True)
+class Accounted:
+    """One device of a stretch, with its account there."""
+
+    device: Device
+    launches: Launches
+    budget: Budget
+    span: tuple[int, int]  # from its first to its last operation in all of the trace
 
 
 def rounded(ticks: dict[Cause, int], ticks_per_ns: int) -> dict[Cause, int]:

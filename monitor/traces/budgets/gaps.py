@@ -38,12 +38,12 @@ class Facts:
 
     skew: int  # ticks by which the host's clock runs ahead of the device's
     launchers: frozenset[int]
-    busiest: int | None  # the thread that launches most; None: nothing shows a launch
+    busiest: int  # the thread that launches most; where nothing shows a launch, the main one
     first_known: int | None  # the start of the first operation whose launch is known
 
     @classmethod
-    def of(cls, seen: Iterable[Seen]) -> Self:
-        """Put together what was seen of the device."""
+    def of(cls, seen: Iterable[Seen], main: int) -> Self:
+        """Put together what was seen of the device; ``main``: the most telling thread."""
         parts = list(seen)
         counts = np.sum([part.by_thread for part in parts], axis=0)
         first = [part.first_known for part in parts if part.first_known is not None]
@@ -52,7 +52,7 @@ class Facts:
                 np.concatenate([part.early for part in parts]), sum(part.count for part in parts)
             ),
             launchers=frozenset(np.flatnonzero(counts).tolist()),
-            busiest=int(counts.argmax()) if counts.any() else None,
+            busiest=int(counts.argmax()) if counts.any() else main,
             first_known=min(first, default=None),
         )
 
@@ -120,9 +120,7 @@ def gaps_of(start: Ints, end: Ints, ops: Ops, launches: Launches, facts: Facts) 
         start=start,
         end=end,
         returned=np.where(early, start, returned),
-        thread=np.where(launched, thread, -1 if facts.busiest is None else facts.busiest).astype(
-            np.int32
-        ),
+        thread=np.where(launched, thread, facts.busiest).astype(np.int32),
         early=early,
         tail=tail,
     )

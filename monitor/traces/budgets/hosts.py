@@ -34,7 +34,7 @@ _OWN_AFFAIR: Final = np.isin(np.arange(len(Cause)), (Cause.BLOCKED,))
 class HostTimelines:
     """The threads of a trace, each as a line of causes; made when first asked for."""
 
-    def __init__(self, trace: Trace, main: int | None = None) -> None:
+    def __init__(self, trace: Trace) -> None:
         self._host = trace.host
         self._rows = _by_thread(trace)
         self._hole = HOLE_NS * trace.ticks_per_ns
@@ -43,11 +43,6 @@ class HostTimelines:
         self._others: dict[tuple[int, int, frozenset[int]], Timeline] = {}
         self._pythons = _python_lines(trace)
         self._process = _processes(trace)
-        self.main = self._most_telling(trace.threads) if main is None else main
-
-    def _most_telling(self, threads: list[Thread]) -> int:
-        operators = [int(np.sum(self._host.kind[rows] == Cause.OP)) for rows in self._rows]
-        return most_telling(threads, operators, [len(rows) for rows in self._rows])
 
     def own(self, thread: int) -> Timeline:
         """What this thread did."""

@@ -39,45 +39,31 @@ class Totals:
         return self.kernels + self.comm_kernels + self.copies
 
 
-def totals(ops: Ops) -> Totals:
-    """Measure one device; its operations come sorted by start, and there is at least one."""
-    work = _WORK[ops.kind]
+def totals(ops: Ops, start: int, end: int, counted: Flags) -> Totals:
+    """Measure one device between two times; only the operations that are marked count.
+
+    They come sorted by start.
+    """
+    begin, until, work = ops.start.clip(start, end), ops.end.clip(start, end), _WORK[ops.kind]
     # Of what runs side by side the first counts, and communication and copies only where exposed.
-    line = sweep(ops.start, ops.end, work, _NOTHING)
+    line = sweep(begin, until, work, _NOTHING)
     ticks = np.zeros(_NOTHING + 1, np.int64)
-    tally(line.time[:-1], line.time[1:], line.label[:-1], (int(ops.start[0]), EVER), ticks)
+    tally(line.time[:-1], line.time[1:], line.label[:-1], (start, EVER), ticks)
     compute, comm, copy = ticks[:_NOTHING].tolist()
-    counts = np.bincount(work, minlength=_NOTHING).tolist()
-    span, busy = int(ops.end.max() - ops.start[0]), compute + comm + copy
+    counts = np.bincount(work[counted], minlength=_NOTHING).tolist()
+    is_comm, is_copy, busy = work == _COMM, work == _COPY, compute + comm + copy
     return Totals(
-        span=span,
+        span=end - start,
         busy=busy,
-        idle=span - busy,
+        idle=end - start - busy,
         compute=compute,
-        comm=_length(ops, work == _COMM),
+        comm=length(begin[is_comm], until[is_comm]),
         exposed_comm=comm,
-        copy=_length(ops, work == _COPY),
+        copy=length(begin[is_copy], until[is_copy]),
         exposed_copy=copy,
         kernels=counts[_COMPUTE],
         comm_kernels=counts[_COMM],
         copies=counts[_COPY],
-    )
-
-
-def _length(ops: Ops, rows: Flags) -> int:
-    return length(ops.start[rows], ops.end[rows])
-
-
-def within(ops: Ops, start: int, end: int, counted: Flags) -> Totals:
-    """Measure one device between two times; only the operations that are marked count."""
-    there = ops.take(np.arange(len(ops)))
-    there.start, there.end = ops.start.clip(start, end), ops.end.clip(start, end)
-    is_comm, is_copy = ops.kind == Cause.COMM, np.isin(ops.kind, COPIES)
-    return replace(
-        totals(there),
-        kernels=int((counted & ~is_comm & ~is_copy).sum()),
-        comm_kernels=int((counted & is_comm).sum()),
-        copies=int((counted & is_copy).sum()),
     )
 
 

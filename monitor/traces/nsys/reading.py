@@ -18,7 +18,6 @@ from whyidle.monitor.traces.nsys.rows import Rows
 from whyidle.monitor.traces.nsys.strings import Strings
 from whyidle.monitor.traces.nsys.tables import HOST, KNOWN, WORK, HostTable, WorkTable
 from whyidle.monitor.traces.opening import Progress, Source, show
-from whyidle.monitor.traces.steps.markers import joined_up
 from whyidle.monitor.traces.stretches import Stretches
 
 _GRAPHS: Final = "graph"
@@ -101,7 +100,6 @@ class _Reader:
         naming, facts = Naming(self.rows, self.database), Facts(self.database)
         if self.rows.spill is None:
             trace = assemble(self.rows, naming, facts)
-            trace.marks = joined_up(trace.marks, trace.names)
         else:
             trace = Trace("nsys", ticks_per_ns=1, events=self.rows.events)
             trace.stretches = Stretches(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from whyidle.monitor.traces.steps.finding import TraceSteps, agreeing, as_run, find, repeated
+from whyidle.monitor.traces.steps.finding import TraceSteps, agreeing, as_run, repeated
 
-__all__ = ["TraceSteps", "agreeing", "as_run", "find", "repeated"]
+__all__ = ["TraceSteps", "agreeing", "as_run", "repeated"]

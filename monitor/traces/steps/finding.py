@@ -15,7 +15,6 @@ import numpy as np
 
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Flags, Ints, Trace
-from whyidle.monitor.traces.steps.markers import marked
 from whyidle.monitor.traces.steps.recurring import BusiestProcess, FoundSteps
 
 # Two ways to count steps that differ by more than this do not count the same thing.
@@ -58,15 +57,8 @@ def _uncut(took: Ints) -> Ints:
     return took[whole]
 
 
-def find(trace: Trace, launched: Sequence[Launches] | None = None) -> TraceSteps:
-    """Find the steps of a trace and say how; ``launched``: of each device, where that is known."""
-    if by_marker := marked(trace):
-        return TraceSteps("markers", *by_marker)
-    return repeated(trace, launched)
-
-
-def repeated(trace: Trace, launched: Sequence[Launches] | None = None) -> TraceSteps:
-    """Find the steps by what repeats, whatever markers there are."""
+def repeated(trace: Trace, launched: Sequence[Launches]) -> TraceSteps:
+    """Find the steps by what repeats; ``launched``: the launches of each device."""
     job = BusiestProcess(trace, launched)
     # Nsight Systems records jobs of either.
     jitted = job.jitted_calls() if trace.format == "nsys" else None

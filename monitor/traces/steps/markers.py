@@ -17,10 +17,10 @@ _NUMBER: Final = re.compile(r"[#\s]*\d+$")
 _PAUSE: Final = 2
 
 
-def marked(trace: Trace, made: Ints | None = None) -> tuple[Ints, Ints, str] | None:
+def marked(trace: Trace, made: Ints) -> tuple[Ints, Ints, str] | None:
     """Return start and end of the marked steps, and how they are called.
 
-    ``made``: how many calls each thread makes, where the trace does not have their rows.
+    ``made``: how many calls of the driver each thread makes.
 
     Several processes, or one marker inside another, give several series. That of the process
     which launches most counts, and one that repeats before one that does not; of several, the one
@@ -38,18 +38,12 @@ def marked(trace: Trace, made: Ints | None = None) -> tuple[Ints, Ints, str] | N
     return chosen.start, chosen.end, f"{name or 'step'} markers"
 
 
-def calls_made(trace: Trace) -> Ints:
-    """Return how many calls of the driver each thread makes."""
-    return np.bincount(trace.host.thread[trace.calls.row], minlength=len(trace.threads))
-
-
-def _launched(trace: Trace, made: Ints | None) -> Ints:
+def _launched(trace: Trace, made: Ints) -> Ints:
     """How many calls the process of each thread makes; the last entry is for no thread."""
     numbers: dict[int | None, int] = {}
     process = np.array([numbers.setdefault(t.pid, len(numbers)) for t in trace.threads], np.int64)
     if len(numbers) < 2:
         return np.zeros(len(process) + 1, np.int64)
-    made = calls_made(trace) if made is None else made
     counts = np.bincount(process, made, len(numbers)).astype(np.int64)
     return np.append(counts[process], 0)
 

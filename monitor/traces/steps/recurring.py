@@ -39,7 +39,7 @@ FoundSteps = tuple[Ints, Ints, str]
 class BusiestProcess:
     """The busiest process of a trace, and what recurs in it."""
 
-    def __init__(self, trace: Trace, launched: Sequence[Launches] | None = None) -> None:
+    def __init__(self, trace: Trace, launched: Sequence[Launches]) -> None:
         self._names = trace.names
         self._work = submitted(trace, launched)
         self._host = same_process(trace, self._work)

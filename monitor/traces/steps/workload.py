@@ -25,10 +25,8 @@ class Work(Table):
     done: Ints
 
 
-def submitted(trace: Trace, launched: Sequence[Launches] | None = None) -> Work:
+def submitted(trace: Trace, launched: Sequence[Launches]) -> Work:
     """Return the operations of the busiest device; on a CPU the operators of the framework.
-
-    ``launched`` has the launches of each device, where they are known already.
 
     Operations whose launch is not in the trace are left out, unless that is so for all: they
     were launched before it began, and belong to no step of it.
@@ -38,7 +36,7 @@ def submitted(trace: Trace, launched: Sequence[Launches] | None = None) -> Work:
         return _operators(trace)
     busiest = max(sizes, key=lambda i: sizes[i])
     ops = trace.devices[busiest].ops
-    calls = launches.match(trace, ops) if launched is None else launched[busiest]
+    calls = launched[busiest]
     known = calls.how != launches.UNKNOWN
     if not known.any():
         return Work.of(start=ops.start, end=ops.end, name=ops.name, begun=ops.start, done=ops.end)

@@ -7,28 +7,29 @@ belongs to no line, so that the places of a slice add up to the slice or to less
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.traces.budgets.budget import Budget, Segments
+from whyidle.monitor.traces.budgets.budget import Accounted, Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
-from whyidle.monitor.traces.launches import Launches, match
-from whyidle.monitor.traces.model import EVER, Device, Ints, Ops, Site, Trace
+from whyidle.monitor.traces.model import Ints, Site, Trace
 from whyidle.monitor.traces.where.callers import asked_by, following, running
 from whyidle.monitor.traces.where.nesting import NONE, Labels, portions
-from whyidle.monitor.traces.where.user_code import CodePoint, Source, UserCode
+from whyidle.monitor.traces.where.user_code import Source, UserCode
 
 _SLICES: Final = list(Slice)
 _SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
 _QUEUE: Final = _SLICES.index(Slice.IDLE_QUEUE)
 _WORK: Final = [i for i, s in enumerate(_SLICES) if not s.idle]
 _IS_WORK: Final = np.isin(np.arange(len(_SLICES)), _WORK)
-MOST_CALLS: Final = 3
+_MOST_CALLS: Final = 3
 _RECORD: Final = {
     "kineto": ": record it with_stack=True",
     "xplane": ": record it with python_tracer_level=1",
@@ -64,36 +65,43 @@ class Hotspot:
     calls: tuple[Callee, ...] = ()
 
 
-def hotspots(
-    trace: Trace,
-    budgets: list[Budget],
-    launches: list[Launches] | None = None,
-    within: list[tuple[int, int]] | None = None,
-) -> list[Hotspot]:
-    """Find the user's code that owns each slice, all devices together.
+class Places:
+    """The places in the user's code, and the ticks that each owns of a slice, by what it called."""
 
-    ``budgets[i]`` and, if they are known already, ``launches[i]`` belong to ``trace.devices[i]``.
-    Of a part of a trace ``within[i]`` says when the device has its first and last operation in all
-    of it, and no call is left out.
-    """
-    code = UserCode(trace)
-    if not code.points and not trace.sources:
-        return []
-    launches = launches or [match(trace, device.ops) for device in trace.devices]
-    total = np.zeros(len(_SLICES), np.int64)
-    parts: list[tuple[Ints, Ints, Ints]] = []
-    spans = within or [_span(device.ops) for device in trace.devices]
-    for device, launched, budget, span in zip(trace.devices, launches, budgets, spans, strict=True):
-        segments = _within(budget.segments, *span)
-        np.add.at(total, _SLICE_OF[segments.cause], segments.end - segments.start)
-        parts += _owned(trace, device, launched, Budget(segments, budget.skew), code)
-    ticks, calls = _added(parts, len(code.points)), None if within else MOST_CALLS
-    found = list(_summed(ticks, code.points, total.tolist(), calls))
-    return sorted(found, key=lambda p: (-p.ticks, p.slice, p.site.file, p.site.line))
+    def __init__(self) -> None:
+        self._ticks: dict[tuple[Slice, Site, Source, bool], Counter[str]] = {}
 
+    def add(self, trace: Trace, devices: Iterable[Accounted]) -> None:
+        """Add what the account of these devices of a stretch says."""
+        code = UserCode(trace)
+        if not code.points and not trace.sources:
+            return
+        parts: list[tuple[Ints, Ints, Ints]] = []
+        for one in devices:
+            segments = _within(one.budget.segments, *one.span)
+            parts += _owned(trace, one, segments, code)
+        ticks = np.zeros((len(_SLICES), len(code.points)), np.int64)
+        for slices, numbers, lengths in parts:
+            known = numbers != NONE
+            np.add.at(ticks, (slices[known], numbers[known]), lengths[known])
+        for which, number in np.argwhere(ticks).tolist():
+            point = code.points[number]
+            place = _SLICES[which], point.site, point.source, point.exact_line
+            self._ticks.setdefault(place, Counter())[point.call] += int(ticks[which, number])
 
-def _span(ops: Ops) -> tuple[int, int]:
-    return (int(ops.start[0]), int(ops.end.max())) if len(ops) else (-EVER, EVER)
+    def hotspots(self, devices: Iterable[Mapping[Cause, int]]) -> list[Hotspot]:
+        """Return them, most time first; ``devices``: the account of each, by cause."""
+        whole: Counter[Slice] = Counter()
+        for cause, ticks in chain.from_iterable(sums.items() for sums in devices):
+            whole[cause.slice] += ticks
+        found = []
+        for (slice_, site, source, exact_line), calls in self._ticks.items():
+            ticks = calls.total()
+            called = sorted((-of_it, name) for name, of_it in calls.items() if name)
+            most = tuple(Callee(name, -of_it) for of_it, name in called[:_MOST_CALLS])
+            share = ticks / whole[slice_]
+            found.append(Hotspot(slice_, site, ticks, share, source, exact_line, most))
+        return sorted(found, key=lambda p: (-p.ticks, p.slice, p.site.file, p.site.line))
 
 
 def _within(segments: Segments, first: int, last: int) -> Segments:
@@ -121,17 +129,16 @@ def why_none(trace: Trace, *, ours: bool = False) -> str:
 
 
 def _owned(
-    trace: Trace, device: Device, launches: Launches, budget: Budget, code: UserCode
+    trace: Trace, one: Accounted, segments: Segments, code: UserCode
 ) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield slices, numbers of code points and lengths of all portions of a device's time."""
-    segments = budget.segments
-    of = _SLICE_OF[segments.cause]
-    asked = asked_by(trace, device, launches, code)
+    device, of = one.device, _SLICE_OF[segments.cause]
+    asked = asked_by(trace, device, one.launches, code)
     waited = np.where(_IS_WORK[of], NONE, segments.thread)
     for thread in present(waited):
         if thread >= 0:
             mine = waited == thread
-            yield _portions(segments.take(mine), of[mine], code.on(thread), budget.skew)
+            yield _portions(segments.take(mine), of[mine], code.on(thread), one.budget.skew)
     for work in _WORK:
         mine = of == work
         kind = device.ops.kind
@@ -145,47 +152,3 @@ def _owned(
 def _portions(segments: Segments, of: Ints, line: Labels, skew: int = 0) -> tuple[Ints, Ints, Ints]:
     row, number, length = portions(segments.start + skew, segments.end + skew, line)
     return of[row], number, length
-
-
-def _added(parts: list[tuple[Ints, Ints, Ints]], points: int) -> dict[tuple[int, int], int]:
-    """Add up the ticks of each slice and code point."""
-    ticks = np.zeros((len(_SLICES), points), np.int64)
-    for slices, numbers, lengths in parts:
-        known = numbers != NONE
-        np.add.at(ticks, (slices[known], numbers[known]), lengths[known])
-    rows, columns = np.nonzero(ticks)
-    return {
-        (slice_, point): int(ticks[slice_, point])
-        for slice_, point in zip(rows.tolist(), columns.tolist(), strict=True)
-    }
-
-
-def _summed(
-    ticks: dict[tuple[int, int], int],
-    points: list[CodePoint],
-    total: list[int],
-    most_calls: int | None,
-) -> Iterator[Hotspot]:
-    """Yield one place a slice and site."""
-    calls: dict[tuple[int, Site, Source, bool], list[Callee]] = {}
-    for (which, number), length in ticks.items():
-        point = points[number]
-        key = (which, point.site, point.source, point.exact_line)
-        calls.setdefault(key, []).append(Callee(point.call, length))
-    for (which, site, source, exact), parts in calls.items():
-        length = sum(part.ticks for part in parts)
-        yield Hotspot(
-            slice=_SLICES[which],
-            site=site,
-            ticks=length,
-            share=length / total[which],
-            source=source,
-            exact_line=exact,
-            calls=most(parts)[:most_calls],
-        )
-
-
-def most(parts: list[Callee]) -> tuple[Callee, ...]:
-    """Return the calls that have names, most time first."""
-    called = sorted((part for part in parts if part.name), key=lambda c: (-c.ticks, c.name))
-    return tuple(called)
