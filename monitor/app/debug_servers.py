@@ -24,7 +24,7 @@ def offer(window: Window) -> None:
     if still is None or not is_now or (window.world_size or 1) < 2:
         return
     fs, ranks = ProcFs(), {each.pid for each in still.stands if each.pid}
-    stats = [stat for pid in fs.pids() if (stat := fs.stat(pid)) is not None]
+    stats = fs.stats().values()
     # Rank 0 starts a process for it.
     for pid in (*ranks, *(stat.pid for stat in descendants(stats, ranks))):
         with contextlib.suppress(Problem):

@@ -12,7 +12,6 @@ from typing import Final
 
 import click
 
-from whyidle.monitor.app.choose import worker_of
 from whyidle.monitor.app.entering import entered
 from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.defaults import MOST_SERVER_SECONDS
@@ -23,6 +22,7 @@ from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.link.records import Steps
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.target import Target
+from whyidle.monitor.processes.worker import worker_of
 from whyidle.monitor.store import Reader
 from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.by_agent import ByAgent
@@ -80,7 +80,7 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
     space = Space(database())
     check_room(space)
     with ended_by_signals():
-        target = named if server is not None else _worker_of(named)
+        target = named if server is not None else worker_of(named)
         key = target.key
         run = run_of(key) if run is None else run
         owner = of_pid(key.pid) if run is None else of_run(run)
@@ -115,11 +115,6 @@ def run_of(key: ProcessKey) -> int | None:
         return None
     with Reader.open(database()) as reader:
         return reader.watching(*key)
-
-
-def _worker_of(named: Target) -> Target:
-    key = worker_of(named.key, named.fs)
-    return named if key == named.key else Target(key, named.fs)
 
 
 class _Listener:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from whyidle.monitor.app.choose import ranks_below
 from whyidle.monitor.app.entering import entered
 from whyidle.monitor.app.take import BETWEEN, check_room, run_of, say
 from whyidle.monitor.core.contracts.trace import JsonObject, TakenJson
@@ -21,6 +20,7 @@ from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.link.records import State
 from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.processes.target import Target
+from whyidle.monitor.processes.worker import ranks_below
 from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.by_agent import ByAgent
 from whyidle.monitor.tracing.scheduler import TOO_EARLY
@@ -164,10 +164,7 @@ def take_ranks(pid: str, seconds: float) -> RankTraces:
     space = _RankSpace(database())
     check_room(space)
     with ended_by_signals(), contextlib.ExitStack() as stack:
-        some = [
-            _enter(stack, Target(who.key, named.fs), who)
-            for who in ranks_below(named.key, named.fs)
-        ]
+        some = [_enter(stack, Target(who.key, named.fs), who) for who in ranks_below(named)]
         ranks = _those_of_one_job([each for each in some if each is not None])
         say(f"Taking traces of {len(ranks)} ranks, of at most {seconds:g} s …")
         try:

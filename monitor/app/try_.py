@@ -12,7 +12,6 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from whyidle.monitor.app.choose import worker_of
 from whyidle.monitor.app.entering import entered
 from whyidle.monitor.app.suggest import SCHEMA, show_all, suggest_for, target_of
 from whyidle.monitor.core.contracts.trying import RatioJson, TryJson
@@ -22,6 +21,7 @@ from whyidle.monitor.core.paths import database
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.ranks import rank_of
 from whyidle.monitor.processes.target import Target
+from whyidle.monitor.processes.worker import worker_of
 from whyidle.monitor.render import trying as render
 from whyidle.monitor.render.jsonl import line as json_line
 from whyidle.monitor.trying.audit import Audit
@@ -71,9 +71,8 @@ def run(
 def _try(
     pid: str, knob: Knob, value: Any, seconds: float | None, *, keep: bool, numerics: bool
 ) -> TryJson:
-    target = target_of(pid)
-    key = worker_of(target.key, target.fs, "try")
-    target = target if key == target.key else Target(key, target.fs)
+    target = worker_of(target_of(pid), "try")
+    key = target.key
     _check_numerics(target, knob, value, allowed=numerics)
     seed = secrets.randbits(32)
     with ended_by_signals(), entered(target, "try", _tell) as link:

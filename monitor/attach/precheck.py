@@ -15,8 +15,6 @@ from whyidle.monitor.processes.process import PYPY
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 
-# The agent measures nothing in a process without one of these.
-FRAMEWORKS = frozenset({"jax", "torch", "tensorflow"})
 # Bit of CAP_SYS_PTRACE in a set of capabilities (linux/capability.h).
 SYS_PTRACE = 19
 YAMA = "sys/kernel/yama/ptrace_scope"
@@ -54,7 +52,7 @@ def run_instead(target: Target) -> str:
 def without_framework(target: Target) -> Refusal | None:
     """Return why there is nothing to measure inside this process (yet)."""
     who = target.identity
-    if who is None or who.frameworks is None or FRAMEWORKS & who.frameworks.keys():
+    if who is None or who.frameworks is None or who.has_framework:
         return None
     return Refusal(
         f"Process {target.pid} has neither JAX nor PyTorch nor TensorFlow loaded (yet).",

@@ -11,7 +11,7 @@ from typing import Final
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.processes.notebooks import notebook_of
 from whyidle.monitor.processes.process import ProcessKey, script_of
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.procfs import ProcFs, above_each
 from whyidle.monitor.processes.secrets import mask
 from whyidle.monitor.processes.target import Target
 
@@ -51,18 +51,18 @@ def wait_for(name: str, fs: ProcFs | None = None) -> Target:
 
 def _running(name: str, fs: ProcFs) -> list[ProcessKey]:
     """Return who runs it, without what these have started themselves: workers, ranks, loaders."""
-    stats = {pid: stat for pid in fs.pids() if (stat := fs.stat(pid)) is not None}
-    above = _above(os.getpid(), {pid: stat.parent for pid, stat in stats.items()})
+    stats = fs.stats()
+    above = above_each(stats)
+    # Whoever called us has our words in its command line.
+    callers = {os.getpid(), *above.get(os.getpid(), ())}
     us = os.geteuid()
     mine = {
         pid
         for pid, stat in stats.items()
-        # Whoever called us has our words in its command line.
-        if pid not in above and not stat.has_ended and us in {0, fs.owner(pid)}
+        if pid not in callers and not stat.has_ended and us in {0, fs.owner(pid)}
     }
     found = {pid for pid in mine if _runs(name, fs.arguments(pid) or []) or _shows(name, pid, fs)}
-    parents = {pid: stat.parent for pid, stat in stats.items()}
-    first = [pid for pid in found if not (_above(pid, parents) - {pid}) & found]
+    first = [pid for pid in found if not above[pid] & found]
     return sorted(ProcessKey(pid, stats[pid].start_ticks) for pid in first)
 
 
@@ -84,15 +84,6 @@ def _runs(name: str, arguments: list[str]) -> bool:
         return False
     # With folders before it, the same ones stand on the command line.
     return "/" not in name or any(PurePath(each).match(name.lstrip("./")) for each in arguments)
-
-
-def _above(pid: int, parents: dict[int, int]) -> set[int]:
-    """Return a process, its parent, and so on."""
-    found: set[int] = set()
-    while pid in parents and pid not in found:
-        found.add(pid)
-        pid = parents[pid]
-    return found
 
 
 def _command(pid: int, fs: ProcFs) -> str:

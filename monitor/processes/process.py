@@ -27,6 +27,8 @@ FRAMEWORKS = {
     "tensorflow": (re.compile(r"/libtensorflow|/_pywrap_tensorflow"), "tensorflow"),
     JULIA: (JULIA_LIBRARY, None),
 }
+# The agent measures nothing in a process without one of these.
+_MEASURED = FRAMEWORKS.keys() - {JULIA}
 _LAUNCHERS = {
     *("torchrun", "accelerate", "deepspeed", "horovodrun"),
     *("mpirun", "mpiexec", "orterun", "prterun", "srun"),
@@ -84,6 +86,11 @@ class Identity:
         if not self.frameworks:
             return None
         return ", ".join(f"{n} {v}" if v else n for n, v in self.frameworks.items())
+
+    @property
+    def has_framework(self) -> bool:
+        """Whether there is anything to learn from inside."""
+        return bool(_MEASURED & (self.frameworks or {}).keys())
 
 
 @dataclass(frozen=True, slots=True)

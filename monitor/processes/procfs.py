@@ -7,6 +7,7 @@ any time, and nothing here may raise for that.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -144,6 +145,10 @@ class ProcFs:
         except OSError:
             return []
 
+    def stats(self) -> dict[int, Stat]:
+        """Return the stat line of every process that we may see, by pid."""
+        return {pid: stat for pid in self.pids() if (stat := self.stat(pid)) is not None}
+
     def fields(self, path: str, *only: str) -> dict[str, str]:
         """Return a file of ``name: value`` or ``name value`` lines as a dict; some, if wanted.
 
@@ -193,6 +198,21 @@ def files_in(maps: str) -> set[str]:
     # Only a newline ends a line: file names may contain other line ends.
     columns = (line.split(None, 5) for line in maps.split("\n"))
     return {c[5] for c in columns if len(c) == 6 and c[5].startswith("/")}
+
+
+def above_each(stats: Mapping[int, Stat]) -> dict[int, frozenset[int]]:
+    """Return for each process its parent, the parent of that one, and so on."""
+    found = {}
+    for pid, stat in stats.items():
+        above: set[int] = set()
+        while (parent := stats.get(stat.parent)) is not None and parent.pid not in {pid, *above}:
+            if parent.start_ticks > stat.start_ticks:
+                # Its parent ended while we looked, and another process has that pid.
+                break
+            above.add(parent.pid)
+            stat = parent  # noqa: PLW2901  one step up
+        found[pid] = frozenset(above)
+    return found
 
 
 def parse_stat(raw: bytes) -> Stat:

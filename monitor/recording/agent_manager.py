@@ -37,7 +37,6 @@ from whyidle.monitor.recording.tracked_process import (
     BEGUN_SECONDS,
     NAMED_SECONDS,
     TrackedProcess,
-    has_framework,
     lived,
     runs_julia,
 )
@@ -242,7 +241,7 @@ class AgentManager:
                 if tracked.has_framework and not had_framework:
                     tracked.due = max(tracked.due, now + self._patience)
             elif (who.python is not None or runs_julia(who)) and taken[
-                shown := has_framework(who) or runs_julia(who)
+                shown := who.has_framework or runs_julia(who)
             ] < MOST_MEMBERS:
                 taken[shown] += 1
                 young = 0.0 if key == self._root else BEGUN_SECONDS - lived(key)
@@ -312,7 +311,7 @@ class AgentManager:
         seen = tracked is not None and (tracked.link is not None or tracked.julia is not None)
         if tracked is not None and (seen or tracked.is_wanted):
             self.not_entered = None
-        elif not self._was_judged and self._root in stats and not (who and has_framework(who)):
+        elif not self._was_judged and self._root in stats and not (who and who.has_framework):
             self._was_judged = True
             self.not_entered = agent_events.why_not(self._target.anew(), named=not self._patience)
             if self._observe:

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, field, replace
 
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, RUN, Outcome, Refusal
-from whyidle.monitor.attach.precheck import FRAMEWORKS
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
@@ -76,7 +75,7 @@ class TrackedProcess:
     @property
     def has_framework(self) -> bool:
         """Tell whether there is anything to learn from inside."""
-        return has_framework(self.identity)
+        return self.identity.has_framework
 
     @property
     def rank(self) -> int | None:
@@ -213,11 +212,6 @@ class TrackedProcess:
                 del reading.unknown[metric]
             self.agent_stats.steps.put(reading, time.monotonic_ns(), reason)
         return reading
-
-
-def has_framework(who: Identity) -> bool:
-    """Tell whether there is anything to learn from inside a process."""
-    return bool(FRAMEWORKS & (who.frameworks or {}).keys())
 
 
 def runs_julia(who: Identity) -> bool:

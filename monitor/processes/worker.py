@@ -1,4 +1,4 @@
-"""Which process a trace is taken of: the one that was named, or the first worker below it.
+"""Which process is the worker: the one that was named, or the first one below it that trains.
 
 Nothing else is ever entered: below is who can be followed up to the named process, parent by
 parent, at this moment, and belongs to the same user. Where that leaves several, a person chooses.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from whyidle.monitor.attach.precheck import FRAMEWORKS
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
-from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.processes.procfs import Stat, above_each
+from whyidle.monitor.processes.target import Target
 
 MOST_NAMED: Final = 8
 # The first process of a machine or container takes in who lost its parent, and so does systemd for
@@ -24,25 +24,26 @@ LAUNCHERS: Final = frozenset({"accelerate", "deepspeed"})
 _SEE: Final = "See which processes have JAX or PyTorch: monitor ps"
 
 
-def worker_of(named: ProcessKey, fs: ProcFs, command: str = "trace") -> ProcessKey:
+def worker_of(named: Target, command: str = "trace") -> Target:
     """Return the process that the command is about; raises where a person must choose."""
-    ours, above = _family(named, fs, command)
-    return chosen(named, ours, above, command)
+    ours, above = _with_framework(named, command)
+    key = chosen(named.key, ours, above, command)
+    return named if key == named.key else Target(key, named.fs)
 
 
-def ranks_below(named: ProcessKey, fs: ProcFs) -> list[Identity]:
+def ranks_below(named: Target) -> list[Identity]:
     """Return who may be a rank of the job, each once; raises where nobody is.
 
     Where launchers say so, the oldest of each number: a loader's workers have that of their parent.
     Else all with a framework: only these know whether they belong together.
     """
-    ours, _ = _family(named, fs)
+    ours, _ = _with_framework(named, "trace")
     oldest = sorted(ours, key=lambda who: who.key.start_ticks)
     numbered = {who.rank.rank: who for who in reversed(oldest) if who.rank is not None}
     found = list(numbered.values()) if len(numbered) > 1 else oldest
     if len(found) > 1:
         return sorted(found, key=lambda who: (who.rank.rank if who.rank else 0, who.key))
-    stat = fs.stat(named.pid)
+    stat = named.fs.stat(named.pid)
     parent = "PID" if stat is None else stat.parent
     raise UsageProblem(
         f"Process {named.pid} has no ranks below it.",
@@ -50,27 +51,28 @@ def ranks_below(named: ProcessKey, fs: ProcFs) -> list[Identity]:
     )
 
 
-def _family(
-    named: ProcessKey, fs: ProcFs, command: str = "trace"
+def _with_framework(
+    named: Target, command: str
 ) -> tuple[list[Identity], Mapping[int, frozenset[int]]]:
     """Return who has a framework at or below a process, and who stands above each."""
-    stats = {pid: stat for pid in fs.pids() if (stat := fs.stat(pid)) is not None}
-    family = [pid for pid in stats if _is_at_or_below(pid, named, stats)]
-    known = (describe(pid, fs) for pid in family)
+    fs = named.fs
+    stats = fs.stats()
+    above = above_each(stats)
+    known = (describe(pid, fs) for pid in at_or_below(named.key, stats, above))
     # The pid may have been given away between two looks.
     same = (who for who in known if who and who.key.start_ticks == stats[who.key.pid].start_ticks)
-    fit = [who for who in same if FRAMEWORKS & (who.frameworks or {}).keys()]
-    if all(who.key != named for who in fit):
-        _check_is_no_keeper(named, stats)
+    fit = [who for who in same if who.has_framework]
+    if all(who.key != named.key for who in fit):
+        check_is_no_keeper(named.key, stats)
     owner = fs.owner(named.pid)
-    ours = [who for who in fit if who.key == named or fs.owner(who.key.pid) == owner]
+    ours = [who for who in fit if who.key == named.key or fs.owner(who.key.pid) == owner]
     if fit and not ours:
         pid = min(who.key.pid for who in fit)
         raise UsageProblem(
             f"What runs below process {named.pid} belongs to another user.",
             f"Name it: monitor {command} {pid}",
         )
-    return ours, {pid: _above(pid, stats) for pid in family}
+    return ours, above
 
 
 def chosen(
@@ -121,27 +123,18 @@ def _place(who: Identity) -> tuple[str, int] | None:
     return None if who.rank is None else (who.rank.source, who.rank.rank)
 
 
-def _check_is_no_keeper(named: ProcessKey, stats: Mapping[int, Stat]) -> None:
+def check_is_no_keeper(named: ProcessKey, stats: Mapping[int, Stat]) -> None:
+    """Raise where nothing below it has to do with each other."""
     name = stats[named.pid].name if named.pid in stats else ""
     if named.pid == FIRST_PROCESS or name in KEEPERS:
         raise UsageProblem(f"{named.pid} ({name}) keeps this machine running, it is no job.", _SEE)
 
 
-def _is_at_or_below(pid: int, named: ProcessKey, stats: Mapping[int, Stat]) -> bool:
+def at_or_below(
+    named: ProcessKey, stats: Mapping[int, Stat], above: Mapping[int, frozenset[int]]
+) -> list[int]:
+    """Return who can be followed up to a process, and itself; nobody once it is gone."""
     root = stats.get(named.pid)
     if root is None or root.start_ticks != named.start_ticks:
-        return False
-    return pid == named.pid or named.pid in _above(pid, stats)
-
-
-def _above(pid: int, stats: Mapping[int, Stat]) -> frozenset[int]:
-    """Return the parent, its parent, and so on."""
-    found: set[int] = set()
-    stat = stats[pid]
-    while (parent := stats.get(stat.parent)) is not None and parent.pid not in found:
-        if parent.start_ticks > stat.start_ticks:
-            # Its parent ended while we looked, and another process has that pid.
-            break
-        found.add(parent.pid)
-        stat = parent
-    return frozenset(found)
+        return []
+    return [pid for pid in stats if pid == named.pid or named.pid in above[pid]]

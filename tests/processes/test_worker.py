@@ -15,12 +15,12 @@ import pytest
 from tests.attach.targets import AS_TORCH
 from tests.conftest import start_job
 from tests.link.conftest import FS, key_of
-from whyidle.monitor.app import choose
-from whyidle.monitor.app.choose import chosen, worker_of
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.processes.process import Identity, ProcessKey
-from whyidle.monitor.processes.procfs import Stat
+from whyidle.monitor.processes.procfs import Stat, above_each
 from whyidle.monitor.processes.ranks import Rank
+from whyidle.monitor.processes.target import Target
+from whyidle.monitor.processes.worker import at_or_below, check_is_no_keeper, chosen, worker_of
 
 NONE: dict[int, frozenset[int]] = {}
 
@@ -146,7 +146,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_below_a_shell_the_job_is_found_and_not_its_helper(train: str) -> None:
     with shell() as (process, named):
         job = starts(process, train)
-        assert worker_of(named, FS).pid == job
+        assert worker_of(Target(named, FS)).pid == job
 
 
 def test_a_job_whose_parent_ended_is_below_nobody_also_in_the_same_session(train: str) -> None:
@@ -155,7 +155,7 @@ def test_a_job_whose_parent_ended_is_below_nobody_also_in_the_same_session(train
         stat = FS.stat(job)
         assert stat is not None
         assert stat.session == named.pid
-        assert worker_of(named, FS) == named
+        assert worker_of(Target(named, FS)).key == named
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else needs root")
@@ -165,8 +165,8 @@ def test_a_job_of_another_user_below_must_be_named(train: str) -> None:
     with shell() as (process, named):
         job = starts(process, shlex.join([sys.executable, "-c", source]))
         with pytest.raises(UsageProblem, match="another user") as problem:
-            worker_of(named, FS)
-        assert worker_of(key_of(job), FS).pid == job
+            worker_of(Target(named, FS))
+        assert worker_of(Target(key_of(job), FS)).pid == job
     assert str(job) in problem.value.next_step
 
 
@@ -192,11 +192,11 @@ def test_below_is_what_can_be_followed_up_to_the_named_one(
     stats: list[Stat], expected: bool
 ) -> None:
     known = {found.pid: found for found in stats}
-    assert choose._is_at_or_below(7, ProcessKey(5, 50), known) is expected
+    assert (7 in at_or_below(ProcessKey(5, 50), known, above_each(known))) is expected
 
 
 @pytest.mark.parametrize("found", [stat(1, 0, 1, "tini"), stat(700, 1, 5, "systemd")])
 def test_a_process_that_takes_in_orphans_is_no_job(found: Stat) -> None:
     with pytest.raises(UsageProblem, match="no job") as problem:
-        choose._check_is_no_keeper(ProcessKey(found.pid, found.start_ticks), {found.pid: found})
+        check_is_no_keeper(ProcessKey(found.pid, found.start_ticks), {found.pid: found})
     assert problem.value.next_step.endswith("monitor ps")
