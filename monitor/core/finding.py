@@ -18,6 +18,12 @@ FRAMEWORKS: Final[dict[Framework, str]] = {
     "tensorflow": "TensorFlow",
     "flux": "Julia",
 }
+# The frameworks that an agent's probe looks at, by its name.
+PROBES: Final[dict[str, Framework]] = {
+    "jax": "jax",
+    "torch": "pytorch",
+    "tensorflow": "tensorflow",
+}
 # No fix gains more than this share of a step: some of the time is the work itself.
 MOST_LOST: Final = 0.99
 ROUNDING: Final = 1e-9
@@ -41,6 +47,11 @@ class Severity(StrEnum):
         """The next one that matters less."""
         every = list(type(self))
         return every[min(self.rank + 1, len(every) - 1)]
+
+    @property
+    def least(self) -> float:
+        """The least share of the time whose loss is as severe."""
+        return LEAST_LOST.get(self, 0.0)
 
     @classmethod
     def of_share(cls, share: float) -> Severity:
@@ -148,6 +159,11 @@ class Evidence:
         return cls(
             name, measure.value, measure.unit, measure.source, measure.age_s, measure.window_s
         )
+
+    @classmethod
+    def known(cls, measures: Mapping[str, Measure | None]) -> tuple[Self, ...]:
+        """Make evidence of those of a window's measures that are known."""
+        return tuple(cls.of(name, x) for name, x in measures.items() if x is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from whyidle.monitor.rules._rule import DOCUMENTS, Kind, Rule
+from whyidle.monitor.rules._rule import DOCUMENTS, Kind, Rule, both
 
-__all__ = ["DOCUMENTS", "Kind", "Loaded", "Rule", "load", "loaded"]
+__all__ = ["DOCUMENTS", "Kind", "Loaded", "Rule", "both", "load", "loaded"]
 
 
 class Loaded(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from whyidle.monitor.core.finding import Confidence, Found, Verdict
 from whyidle.monitor.rules._rule import Detect
@@ -11,6 +12,10 @@ from whyidle.monitor.signals.asides import found, of_phase, taken
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
 
+# Smaller shares are within the error of some hundred stack samples.
+BEYOND_CHANCE: Final = 0.03
+# Every second step: what is read less often is logging.
+OFTEN: Final = 0.5
 Also = Callable[[Window, Found], Found]
 
 

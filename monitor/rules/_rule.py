@@ -25,6 +25,11 @@ DOCUMENTS: Final = {
 Detect = Callable[[Window], Verdict]
 
 
+def both(text: str, code: str = "") -> dict[Framework, Fix]:
+    """Return a fix that is the same for PyTorch and for JAX."""
+    return dict.fromkeys(("pytorch", "jax"), Fix(text, code))
+
+
 class Kind(StrEnum):
     """What a rule is about; errors and risks stand first, what is only to know last."""
 

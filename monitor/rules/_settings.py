@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from whyidle.monitor.code.source import text_of
 from whyidle.monitor.core.finding import (
+    PROBES,
     Confidence,
-    Evidence,
     Fix,
     Found,
     Framework,
@@ -23,11 +23,6 @@ from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
-_PROBES: Final[dict[Framework, str]] = {
-    "pytorch": "torch",
-    "jax": "jax",
-    "tensorflow": "tensorflow",
-}
 # A call or an assignment, and no mere mention.
 _SETS: Final = r"\b{name}\b['\"\])]*\s*[(,=]"
 # At the top of a file, before the framework is imported: what stands deeper may not run.
@@ -35,8 +30,6 @@ _WRITTEN: Final = re.compile(
     r"^(?:os\.)?environ(?:\[|\.setdefault\()\s*['\"](\w+)['\"]\s*(?:\]\s*=|,)\s*['\"]([^'\"]*)['\"]",
     re.MULTILINE,
 )
-# What stands in the text alone is never loud.
-_MOST: Final = Severity.LOW
 
 
 class SaidBy(StrEnum):
@@ -83,19 +76,14 @@ def switched_on(window: Window, purpose: Purpose) -> list[On]:
         known = [(who, value) for who, value in values.items() if value is not None]
         if known and each.costs(known[0][1]):
             who, value = known[0]
-            found.append(On(each, value, who, used, _severity(window, each, who)))
+            severity = each.severity
+            if window.device == "cpu" and each.severity_on_cpu is not None:
+                severity = each.severity_on_cpu
+            if who is SaidBy.SOURCE:
+                # What stands in the text alone is never loud.
+                severity = max(severity, Severity.LOW, key=lambda x: x.rank)
+            found.append(On(each, value, who, used, severity))
     return sorted(found, key=lambda each: each.severity.rank)
-
-
-def _severity(window: Window, setting: Setting, who: SaidBy) -> Severity:
-    severity = setting.severity
-    if window.device == "cpu" and setting.severity_on_cpu is not None:
-        severity = setting.severity_on_cpu
-    return max(severity, _MOST, key=_rank) if who is SaidBy.SOURCE else severity
-
-
-def _rank(severity: Severity) -> int:
-    return severity.rank
 
 
 def _written(window: Window) -> dict[str, str]:
@@ -107,10 +95,15 @@ def _written(window: Window) -> dict[str, str]:
 
 def finding(window: Window, on: list[On], advice: str, severity: Severity | None = None) -> Found:
     """Return what is said of them, without a gain."""
-    frameworks = tuple(dict.fromkeys(x for each in on for x in each.frameworks))
+    frameworks, evidence = tuple(dict.fromkeys(x for each in on for x in each.frameworks)), []
+    for each in on:
+        name, value = each.setting.name, each.value
+        given = isinstance(value, str) and value and "=" not in name
+        words = f"{name}={value}" if given else name
+        evidence.append(window.job.said("switched on", words, each.said_by))
     return Found(
         gain=None,
-        evidence=tuple(_evidence(window, each) for each in on),
+        evidence=tuple(evidence),
         where=_lines(window, on),
         severity=severity or on[0].severity,
         confidence=Confidence.HINTED,
@@ -121,8 +114,9 @@ def finding(window: Window, on: list[On], advice: str, severity: Severity | None
 
 def _facts(window: Window, setting: Setting) -> Mapping[str, Any]:
     """Return what the frameworks of a setting say."""
-    probes = (window.job.facts.get(_PROBES[x]) or {} for x in setting.frameworks if x in _PROBES)
-    return {name: value for facts in probes for name, value in facts.items()}
+    probes = (probe for x in setting.frameworks for probe, of in PROBES.items() if of == x)
+    said = (window.job.facts.get(probe) or {} for probe in probes)
+    return {name: value for facts in said for name, value in facts.items()}
 
 
 def _matters(window: Window, where: Where) -> bool:
@@ -138,13 +132,6 @@ def _matters(window: Window, where: Where) -> bool:
     }[where]
 
 
-def _evidence(window: Window, on: On) -> Evidence:
-    job, name = window.job, on.setting.name
-    given = isinstance(on.value, str) and on.value and "=" not in name
-    said = f"{name}={on.value}" if given else name
-    return Evidence("switched on", said, "", on.said_by, job.age_s, job.seconds)
-
-
 def _lines(window: Window, on: list[On]) -> tuple[Place, ...]:
     names = {x for each in on for x in (each.setting.name, each.setting.variable) if x is not None}
     bare = {name.partition("=")[0].rpartition(".")[2] for name in names}
@@ -155,11 +142,8 @@ def _lines(window: Window, on: list[On]) -> tuple[Place, ...]:
 def _fix(on: list[On], advice: str) -> Fix:
     """Say what each does; the lines of Python are code."""
     does = "; ".join(f"{each.setting.name} {each.setting.does}" for each in on)
-    shell = [x for each in on if not _is_python(x := each.setting.instead)]
-    before = f" Before the job starts: {', '.join(shell)}." if shell else ""
-    code = "\n".join(x for each in on if _is_python(x := each.setting.instead))
-    return Fix(f"{advice}{before} What it does: {does}.", code)
-
-
-def _is_python(line: str) -> bool:
-    return "(" in line or " = " in line
+    instead = [each.setting.instead for each in on]
+    code = [line for line in instead if "(" in line or " = " in line]
+    shell = ", ".join(line for line in instead if line not in code)
+    before = f" Before the job starts: {shell}." if shell else ""
+    return Fix(f"{advice}{before} What it does: {does}.", "\n".join(code))

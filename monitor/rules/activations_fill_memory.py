@@ -29,14 +29,13 @@ D4 §4 (remat, for a larger batch).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.memory import DeviceMemory, device_memory, in_checkpoint
+from whyidle.monitor.signals.memory import in_checkpoint, known_memory
 from whyidle.monitor.signals.window import Window
 
 # Of what there is; the rest is room for other temporaries.
@@ -48,58 +47,42 @@ STATE_BYTES: Final = 16
 # A step gives back the state that it was given, or gradients as large; a forward pass little.
 TRAINS: Final = 0.5
 _RECOMPUTES: Final = frozenset({"checkpoint", "checkpoint_sequential", "remat"})
-Program = Mapping[str, Any]
 
 
 def detect(window: Window) -> Verdict:
     """Judge what fills the memory."""
-    memory = window.needed(
-        device_memory(window), Need.GPU if window.device == "cpu" else Need.INSIDE
-    )
+    memory = known_memory(window)
     if not memory.is_near or _recomputes(window):
         return None
     batch = window.fact("batch_size")
     if isinstance(batch, int) and batch > SMALL_BATCH:
         return None
-    return _jax(window, memory) if window.uses("jax") else _torch(window, memory)
-
-
-def _torch(window: Window, memory: DeviceMemory) -> Verdict:
-    number, size = window.fact("parameters"), window.fact("parameter_bytes")
-    used = window.job.ranges.get(m.PROCESS_POOL_USED)
-    if not isinstance(number, int) or used is None:
-        return window.lacks(Need.INSIDE, "the size of the model, of an optimizer that steps")
-    state = min(used[0], max(STATE_BYTES * number, STATE_BYTES / 4 * (size or 0)))
-    return _found(window, memory, memory.peak - state, state)
-
-
-def _jax(window: Window, memory: DeviceMemory) -> Verdict:
-    programs = [p for p in window.fact("largest_executables") or () if p.get("temporary_bytes")]
-    if not programs:
-        return window.lacks(Need.INSIDE)
-    step = max(programs, key=lambda program: program["temporary_bytes"])
-    arguments, results = step.get("argument_bytes") or 0, step.get("output_bytes") or 0
-    if results < TRAINS * arguments:
-        return None
-    # A program's figures are of one device.
-    return _found(
-        window, memory, memory.devices * step["temporary_bytes"], memory.devices * arguments
-    )
-
-
-def _found(window: Window, memory: DeviceMemory, kept: float, state: float) -> Found | None:
+    if window.uses("jax"):
+        programs = [p for p in window.fact("largest_executables") or () if p.get("temporary_bytes")]
+        step = max(window.needed(programs or None, Need.INSIDE), key=lambda p: p["temporary_bytes"])
+        arguments, results = step.get("argument_bytes") or 0, step.get("output_bytes") or 0
+        if results < TRAINS * arguments:
+            return None
+        # A program's figures are of one device.
+        kept: float = memory.devices * step["temporary_bytes"]
+        state: float = memory.devices * arguments
+    else:
+        number, size = window.fact("parameters"), window.fact("parameter_bytes")
+        used = window.job.ranges.get(m.PROCESS_POOL_USED)
+        if not isinstance(number, int) or used is None:
+            return window.lacks(Need.INSIDE, "the size of the model, of an optimizer that steps")
+        state = min(used[0], max(STATE_BYTES * number, STATE_BYTES / 4 * (size or 0)))
+        kept = memory.peak - state
     if kept < MOSTLY * memory.limit or kept <= state:
         return None
     measure = window.job.measure
-    batch = window.fact("batch_size")
-    sizes = [Evidence.of("batch", measure(batch, "samples"))] if isinstance(batch, int) else []
     return Found(
         gain=None,
         evidence=(
             Evidence.of("in use during a step only, at least", measure(kept, "bytes")),
             Evidence.of("in use all the time, at most", measure(state, "bytes")),
             *memory.evidence(window),
-            *sizes,
+            *([Evidence.of("batch", measure(batch, "samples"))] if isinstance(batch, int) else ()),
         ),
         severity=Severity.MEDIUM if memory.is_tight else Severity.LOW,
         confidence=Confidence.INFERRED,
@@ -108,13 +91,12 @@ def _found(window: Window, memory: DeviceMemory, kept: float, state: float) -> F
 
 def _recomputes(window: Window) -> bool:
     """Tell whether the main thread was found where layers are wrapped for that."""
-    for chain in window.job.stacks.chains:
-        if in_checkpoint(chain):
-            return True
-        names = (name for line in chain.frames for name in called(line.file, line.line))
-        if any(name.rpartition(".")[2] in _RECOMPUTES for name in names):
-            return True
-    return False
+    chains = window.job.stacks.chains
+    lines = (line for chain in chains for line in chain.frames)
+    names = (name for line in lines for name in called(line.file, line.line))
+    return any(map(in_checkpoint, chains)) or any(
+        name.rpartition(".")[2] in _RECOMPUTES for name in names
+    )
 
 
 rule = Rule(

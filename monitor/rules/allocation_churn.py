@@ -50,33 +50,30 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.memory import FAULT_S, PAGE
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import is_julia, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
-# Below this it does not matter; "low" in the contract.
-LEAST: Final = 0.01
 # Less than 16 MB anew in a step is what gradients and activations of ordinary training take.
 LEAST_PAGES: Final = 4096
 # Of the driver's time some covers work that the device still has to do.
-BACK_LEAST, BACK_MOST = 0.7, 1.0
+BACK_LEAST: Final = 0.7
 # What makes a tensor of its own.
 _MAKES: Final = re.compile(
     r"(.*\.)?(zeros|ones|empty|full|rand|randn|new_(zeros|ones|empty|full))(_like)?"
     r"|(.*\.)?(cat|concat|stack|pad|pad_sequence|clone|repeat|tile|tensor|contiguous)"
 )
-# Of samples: less than this is what any program makes.
-LEAST_OF_SAMPLES: Final = 0.05
+# What is written into it is still written, and in memory that is in the caches.
 KEPT_BACK_LEAST: Final = 0.5
 _FILLS: Final = re.compile(r"(np|numpy|torch)\.(zeros|ones|empty|full)(_like)?")
 _MAKERS: Final = frozenset({HostClass.LIBRARY, HostClass.FRAMEWORK, HostClass.UNCLEAR})
 _EMPTIES: Final = re.compile(r"(.*\.)?empty_cache")
-KEPT: Final = Fix(
+KEPT: Final = both(
     "Make the array once, before the loop, and write into it.",
     """\
 mask = np.ones((batch_size, longest), dtype=np.float32)
@@ -104,9 +101,9 @@ _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|
 
 def detect(window: Window) -> Verdict:
     """Judge what is allocated in each step."""
-    found = None
     if is_julia(window):
         return _of_julia(window)
+    found = None
     if window.uses("pytorch"):
         found = _on_gpu(window) if window.device == "gpu" else _on_cpu(window)
     return found if isinstance(found, Found) else _of_samples(window) or found
@@ -117,19 +114,24 @@ def _of_samples(window: Window) -> Found | None:
     account = window.host
     if account is None:
         return None
-    made = account.lines(lambda row: row.doing in _MAKERS and _makes_anew(row.frames[0]))
+    made = account.lines(_makes_anew)
     share = sum(place.share or 0.0 for place in made)
     error = account.error(share)
-    if share - error < LEAST_OF_SAMPLES:
+    if share - error < Severity.MEDIUM.least:
         return None
     return Found(
-        # What is written into it is still written, and in memory that is in the caches.
         gain=Gain.between((share - error) * KEPT_BACK_LEAST, share + error),
         evidence=(Evidence.of("main thread makes new arrays", window.job.sampled(share)),),
         where=own(made),
         confidence=Confidence.INFERRED,
-        fixes={"pytorch": KEPT, "jax": KEPT},
+        fixes=KEPT,
     )
+
+
+def _makes_anew(row: HostRow) -> bool:
+    # Of a line that does something else as well it is not known which of the two takes the time.
+    names = called(row.frames[0].file, row.frames[0].line) if row.doing in _MAKERS else ()
+    return bool(names) and all(map(_FILLS.fullmatch, names))
 
 
 def _of_julia(window: Window) -> Verdict:
@@ -141,7 +143,7 @@ def _of_julia(window: Window) -> Verdict:
     # Pages beyond what was allocated are of something else.
     pages = min(rate.value, allocated.value / PAGE)
     low, high = (pages * each / max(1.0, cores.value) for each in FAULT_S)
-    if low < LEAST_OF_SAMPLES or _grows(window, rate):
+    if low < Severity.MEDIUM.least or _grows(window, rate):
         return None
     return Found(
         gain=Gain.between(low, high),
@@ -154,47 +156,41 @@ def _of_julia(window: Window) -> Verdict:
     )
 
 
-def _makes_anew(line: CodeLine) -> bool:
-    # Of a line that does something else as well it is not known which of the two takes the time.
-    names = called(line.file, line.line)
-    return bool(names) and all(_FILLS.fullmatch(name) for name in names)
-
-
 def _on_gpu(window: Window) -> Verdict:
-    trace, emptied = window.gpu_trace, _emptied(window)
+    host, trace = window.host, window.gpu_trace
+    # Who gives the cache back to the driver.
+    emptied = () if host is None else own(host.lines(_empties))
     if trace is None:
         return _of_emptied(window, emptied) or window.lacks(Need.GPU_TRACE)
     # While a job starts it has to allocate.
     if trace.steps < LEAST_STEPS:
         return window.lacks(Need.LONGER_TRACE)
     waits = trace.share(Slice.IDLE_ALLOC)
-    if waits is None or waits.value < LEAST:
+    if waits is None or waits.value < Severity.LOW.least:
         return None
     return Found(
-        gain=Gain.between(waits.value * BACK_LEAST, waits.value * BACK_MOST),
-        evidence=tuple(_calls(trace, waits)),
+        gain=Gain.between(waits.value * BACK_LEAST, waits.value),
+        evidence=Evidence.known(
+            {
+                "waiting for the driver's allocator": waits,
+                "allocations and frees": trace.calls_per_step(_DRIVER),
+            }
+        ),
         where=emptied or of_slice(window, Slice.IDLE_ALLOC),
         slice=Slice.IDLE_ALLOC,
         fixes={"pytorch": ON_GPU},
     )
 
 
-def _emptied(window: Window) -> tuple[Place, ...]:
-    """Return the user's lines that give the cache back to the driver, as they were seen."""
-    if window.host is None:
-        return ()
-    return own(window.host.lines(lambda row: _empties(row.frames[0])))
-
-
-def _empties(line: CodeLine) -> bool:
-    return any(_EMPTIES.fullmatch(name) for name in called(line.file, line.line))
+def _empties(row: HostRow) -> bool:
+    return any(map(_EMPTIES.fullmatch, called(row.frames[0].file, row.frames[0].line)))
 
 
 def _of_emptied(window: Window, where: tuple[Place, ...]) -> Found | None:
     """Judge them by how often the thread was found there: it waits for the GPU there, too."""
     share = sum(place.share or 0.0 for place in where)
     error = 0.0 if window.host is None else window.host.error(share)
-    if share - error < LEAST:
+    if share - error < Severity.LOW.least:
         return None
     return Found(
         gain=comes_back(window, share - error, share + error, Side.GPU),
@@ -204,12 +200,6 @@ def _of_emptied(window: Window, where: tuple[Place, ...]) -> Found | None:
         confidence=Confidence.INFERRED,
         fixes={"pytorch": ON_GPU},
     )
-
-
-def _calls(trace: Traced, waits: Measure) -> list[Evidence]:
-    found = [Evidence.of("waiting for the driver's allocator", waits)]
-    calls = trace.calls_per_step(_DRIVER)
-    return [*found, Evidence.of("allocations and frees", calls)] if calls else found
 
 
 def _on_cpu(window: Window) -> Verdict:
@@ -223,9 +213,14 @@ def _on_cpu(window: Window) -> Verdict:
         return None
     # Of the time in which it ran: on a busy machine a job does not have a core to itself.
     low, high = (rate.value * each / min(1.0, cores.value) for each in FAULT_S)
+    # Pages are new at the lines that make tensors; what is made in the code of others, or in the
+    # backward pass, has no such line.
+    samples = step_samples(window.job)
+    making = sum(line.share for line in samples.lines if _allocates(line))
+    most = min(1.0, making + samples.error(making)) if making else 1.0
     where = seen(window.job, _allocates)
     return Found(
-        gain=Gain.between(low, min(high, _making(window))),
+        gain=Gain.between(low, min(high, most)),
         evidence=(
             Evidence.of("new memory", pages.times(PAGE, "bytes/step")),
             Evidence.of("pages handed out by the kernel", rate),
@@ -238,16 +233,8 @@ def _on_cpu(window: Window) -> Verdict:
     )
 
 
-def _making(window: Window) -> float:
-    """Return the most that the lines take that make tensors: pages are new at these."""
-    made = step_samples(window.job)
-    share = sum(line.share for line in made.lines if _allocates(line))
-    # What is made in the code of others, or in the backward pass, has no such line.
-    return min(1.0, share + made.error(share)) if share else 1.0
-
-
 def _allocates(line: SourceLine) -> bool:
-    return any(_MAKES.fullmatch(name) for name in called(line.file, line.line))
+    return any(map(_MAKES.fullmatch, called(line.file, line.line)))
 
 
 def _grows(window: Window, rate: Measure) -> bool:

@@ -27,25 +27,25 @@ D4 §1 (jit with donate_argnums).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from whyidle.monitor.code.replaced import calls_of, is_replaced
+from whyidle.monitor.code.replaced import is_replaced
 from whyidle.monitor.code.source import readable
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
+    MOST_LOST,
     Confidence,
     Evidence,
     Fix,
     Found,
     Gain,
     Need,
-    Place,
     Severity,
     Verdict,
 )
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.memory import FAULT_S
+from whyidle.monitor.rules._programs import Program, compiled_at, largest, name_of
+from whyidle.monitor.signals.memory import FAULT_S, NEAR
 from whyidle.monitor.signals.window import Window
 
 # Smaller states are not worth a line, on any device.
@@ -54,8 +54,7 @@ LEAST_BYTES: Final = 16 << 20
 LEAST_SHARE: Final = 0.5
 # So much of what could be taken over is, where it was donated.
 TAKEN_OVER: Final = 0.25
-# Of the memory that there is; from here on it limits what a job can do.
-NEAR_THE_LIMIT: Final = 0.8
+# Of the memory that there is.
 MUCH: Final = 0.1
 # Bytes of a number: float64 and complex64 have eight, most have fewer, and there are more of them.
 LARGEST_NUMBER: Final = 8
@@ -64,53 +63,44 @@ COMPUTED: Final = 0.5
 LEAST_PAGES: Final = 10_000
 # Beside the largest program others make new arrays, too.
 OF_COPIES: Final = 0.5
-MOST: Final = 0.99
-Program = Mapping[str, Any]
 
 
 def detect(window: Window) -> Verdict:
     """Judge the programs that the agent has looked at."""
-    programs = window.fact("largest_executables")
-    if not programs:
-        return window.lacks(Need.INSIDE)
-    worst = max((p for p in programs if _is_kept_twice(p)), key=_twice, default=None)
+    worst = max(filter(_is_kept_twice, largest(window)), key=_twice, default=None)
     if worst is None:
         return None
-    name = str(worst["name"]).removeprefix("jit_")
-    # A job that somebody attaches to has long compiled what it runs.
-    places = window.where_compiled(name) or tuple(calls_of(name, window.job.lines))
+    places = compiled_at(window, name_of(worst))
     if not any(readable(place.file) for place in places):
         return window.lacks(Need.SOURCE if places else Need.COMPILING)
-    where = tuple(place for place in places if is_replaced(place))
-    return _found(window, worst, where) if where else None
-
-
-def _found(window: Window, program: Program, where: tuple[Place, ...]) -> Found:
-    measure = window.job.measure
-    copies = _copies(program)
+    where = tuple(filter(is_replaced, places))
+    if not where:
+        return None
+    measure, twice, flops = window.job.measure, _twice(worst), worst.get("flops")
+    # Most of its results are as they were: to compute a number takes an operation.
+    copies = isinstance(flops, int | float) and flops < COMPUTED * twice / LARGEST_NUMBER
     pages = window.job.mean(m.JOB_MINOR_FAULTS) if copies else None
     gain = None if pages is None else _gain(window, pages.value)
+    limit, peak = (window.job.mean(x) for x in (m.PROCESS_POOL_LIMIT, m.PROCESS_POOL_PEAK))
+    is_much = (
+        limit is not None
+        and peak is not None
+        and (peak.value >= NEAR * limit.value or twice >= MUCH * limit.value)
+    )
     return Found(
         gain=gain,
         evidence=(
-            Evidence.of("results in memory of their own", measure(_twice(program), "bytes")),
-            Evidence.of("arguments", measure(program["argument_bytes"], "bytes")),
-            Evidence.of("of these overwritten", measure(program["aliased_bytes"], "bytes")),
+            Evidence.of("results in memory of their own", measure(twice, "bytes")),
+            Evidence.of("arguments", measure(worst["argument_bytes"], "bytes")),
+            Evidence.of("of these overwritten", measure(worst["aliased_bytes"], "bytes")),
             *(() if gain is None or pages is None else (Evidence.of("pages made anew", pages),)),
         ),
         where=where,
-        severity=_severity(window, _twice(program)) if gain is None else None,
+        severity=None if gain else Severity.MEDIUM if is_much else Severity.LOW,
         confidence=Confidence.MEASURED if gain is None else Confidence.INFERRED,
         title="A whole array is copied in each step, to change a part of it" if copies else None,
         frameworks=("jax",),
     )
-
-
-def _copies(program: Program) -> bool:
-    """Tell whether most of its results are as they were: to compute a number takes an operation."""
-    flops = program.get("flops")
-    numbers = _twice(program) / LARGEST_NUMBER
-    return isinstance(flops, int | float) and flops < COMPUTED * numbers
 
 
 def _gain(window: Window, pages: float) -> Gain | None:
@@ -118,17 +108,9 @@ def _gain(window: Window, pages: float) -> Gain | None:
     cores = window.job.mean(m.JOB_CPU)
     if window.device != "cpu" or cores is None or pages < LEAST_PAGES:
         return None
-    low, high = (min(MOST, pages * each / max(1.0, cores.value)) for each in FAULT_S)
+    low, high = (pages * each / max(1.0, cores.value) for each in FAULT_S)
     # What is copied is read and written besides.
-    return Gain.between(OF_COPIES * low, min(MOST, 2 * high))
-
-
-def _severity(window: Window, twice: float) -> Severity:
-    limit, peak = (window.job.mean(x) for x in (m.PROCESS_POOL_LIMIT, m.PROCESS_POOL_PEAK))
-    if limit is None or peak is None:
-        return Severity.LOW
-    near = peak.value >= NEAR_THE_LIMIT * limit.value
-    return Severity.MEDIUM if near or twice >= MUCH * limit.value else Severity.LOW
+    return Gain.between(OF_COPIES * min(MOST_LOST, low), 2 * high)
 
 
 def _is_kept_twice(program: Program) -> bool:

@@ -29,11 +29,10 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
-from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.finding import Evidence, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 
@@ -60,52 +59,46 @@ SHOWN: Final = {
 
 def detect(window: Window) -> Verdict:
     """Find the GPU of the job that was held down the worst."""
-    gpus = [gpu for gpu in window.job.gpus if gpu.owned]
-    if not any(metric in gpu.means for gpu in gpus for metric in KINDS):
+    if not any(metric in gpu.means for gpu in window.gpus for metric in KINDS):
         return window.lacks(Need.GPU)
-    for metric, (what, severity) in KINDS.items():
-        worst = max(gpus, key=lambda gpu: gpu.means.get(metric, 0.0))
-        share = worst.means.get(metric, 0.0)
-        if share >= LEAST:
-            return _found(window, worst, metric, what, severity)
+    for metric in KINDS:
+        worst = max(window.gpus, key=lambda gpu: gpu.means.get(metric, 0.0))
+        if worst.means.get(metric, 0.0) >= LEAST:
+            return _found(window, worst, metric)
     return None
 
 
-def _found(window: Window, gpu: SeenGpu, metric: Metric, what: str, severity: Severity) -> Found:
-    held = window.job.measure(gpu.means[metric], "ratio", "nvml")
-    gain = _gain(window, gpu, held) if metric in BY_HARDWARE else None
-    evidence = [Evidence.of("clocks held down", held)]
-    for shown, name in SHOWN.items():
-        if shown in gpu.means:
-            measured = window.job.measure(gpu.means[shown], shown.unit, "nvml")
-            evidence.append(Evidence.of(name, measured))
+def _found(window: Window, gpu: SeenGpu, metric: Metric) -> Found:
+    measure, (what, severity) = window.job.measure, KINDS[metric]
+    # Full clocks would give back of the time in which the GPU computes.
+    compute = window.share(Slice.COMPUTE)
+    share = gpu.means.get(m.GPU_UTILISATION) if compute is None else compute.value
+    gain = None
+    if metric in BY_HARDWARE and share is not None:
+        slow = gpu.means[metric] * share
+        gain = Gain.between(BACK_LEAST * slow, BACK_MOST * slow)
     return Found(
         gain,
-        tuple(evidence),
+        (
+            Evidence.of("clocks held down", measure(gpu.means[metric], "ratio", "nvml")),
+            *(
+                Evidence.of(name, measure(gpu.means[shown], shown.unit, "nvml"))
+                for shown, name in SHOWN.items()
+                if shown in gpu.means
+            ),
+        ),
         slice=Slice.COMPUTE,
         severity=None if gain else severity,
         title=f"GPU {gpu.index}: {what}",
     )
 
 
-def _gain(window: Window, gpu: SeenGpu, held: Measure) -> Gain | None:
-    """Return what full clocks would give back of the time in which the GPU computes."""
-    compute = window.share(Slice.COMPUTE)
-    share = gpu.means.get(m.GPU_UTILISATION) if compute is None else compute.value
-    if share is None:
-        return None
-    slow = held.value * share
-    return Gain.between(BACK_LEAST * slow, BACK_MOST * slow)
-
-
-_COOL: Final = Fix(
-    "See which reason it is with nvidia-smi -q -d PERFORMANCE: cool it better, look at its power "
-    "supply, or raise its cap with nvidia-smi -pl WATTS."
-)
-
 rule = Rule(
     title="The GPU slows its clocks down",
     documents=("beyond the documents",),
-    fixes={"pytorch": _COOL, "jax": _COOL},
+    fixes=both(
+        "See which reason it is with nvidia-smi -q -d PERFORMANCE: cool it better, look at its"
+        " power supply, or raise its cap with nvidia-smi -pl WATTS."
+    ),
     detect=detect,
 )

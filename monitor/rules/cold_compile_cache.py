@@ -30,9 +30,8 @@ from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need,
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
 
-# Less waits nobody for; from a minute on it is worth a line above the last ones.
+# Less waits nobody for.
 LEAST_S: Final = 10.0
-MINUTE_S: Final = 60.0
 
 
 def detect(window: Window) -> Verdict:
@@ -53,7 +52,8 @@ def detect(window: Window) -> Verdict:
             Evidence.of("programs", window.job.measure(programs, "count")),
         ),
         where=window.where_compiled(),
-        severity=Severity.LOW if seconds >= MINUTE_S else Severity.INFO,
+        # From a minute on it is worth a line above the last ones.
+        severity=Severity.LOW if seconds >= 60 else Severity.INFO,
         confidence=Confidence.MEASURED,
     )
 

@@ -30,11 +30,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from whyidle.monitor.core.finding import (
+    PROBES,
     Confidence,
     Evidence,
     Fix,
     Found,
-    Framework,
     Need,
     Severity,
     Verdict,
@@ -42,14 +42,8 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
 
-CPU: Final = "cpu"
 # What a person says who wants no GPU.
 HIDDEN: Final = frozenset({"", "-1", "none", "NoDevFiles"})
-_PROBES: Final[dict[str, Framework]] = {
-    "jax": "jax",
-    "torch": "pytorch",
-    "tensorflow": "tensorflow",
-}
 
 
 def detect(window: Window) -> Verdict:
@@ -57,71 +51,49 @@ def detect(window: Window) -> Verdict:
     facts = {name: said for name, said in window.job.facts.items() if "backend" in said}
     if not facts:
         return None if window.gpu_trace is not None else window.lacks(Need.INSIDE)
-    if any(said["backend"] != CPU for said in facts.values()):
+    if any(said["backend"] != "cpu" for said in facts.values()):
         # Two frameworks often share the work: one that is on the GPU is enough.
         return None
     seen = [said.get("gpus_present") for said in facts.values()]
     in_job = max((n for n in seen if isinstance(n, int)), default=None)
-    gpus = max(in_job or 0, len(window.job.gpus))
+    by_nvml = len(window.job.gpus)
+    gpus = max(in_job or 0, by_nvml)
     if gpus == 0:
         return None if in_job is not None else window.lacks(Need.GPU)
-    return _found(window, facts, gpus, in_job)
-
-
-def _found(
-    window: Window, facts: Mapping[str, Mapping[str, Any]], gpus: int, in_job: int | None
-) -> Found:
-    by_nvml = len(window.job.gpus) >= gpus
-    evidence = [
-        Evidence.of("GPUs there", window.job.measure(gpus, "count", "nvml" if by_nvml else "agent"))
-    ]
-    if in_job is not None:
-        evidence.append(
-            Evidence.of("GPUs that the job could open", window.job.measure(in_job, "count"))
-        )
-    chosen = _chosen(facts)
-    for name, said in facts.items():
-        evidence.append(_said(window, f"backend of {name}", str(said["backend"])))
+    job, chosen, title = window.job, _chosen(facts), None
     if chosen is not None:
-        evidence.append(_said(window, chosen[0], chosen[1]))
+        title = f"The job computes on the CPU, as {chosen[0]} says, beside a GPU"
+    elif in_job == 0:
+        title = "The machine has a GPU that the job cannot open, so it computes on the CPU"
+    measures = {
+        "GPUs there": job.measure(gpus, "count", "nvml" if by_nvml >= gpus else "agent"),
+        "GPUs that the job could open": None if in_job is None else job.measure(in_job, "count"),
+    }
+    # Julia mostly computes on CPUs, and from outside only the driver shows, once it is loaded.
+    named = tuple(PROBES[name] for name in facts if name in PROBES)
     return Found(
         gain=None,
-        evidence=tuple(evidence),
-        severity=_severity(facts, chosen),
-        confidence=Confidence.MEASURED if _PROBES.keys() & facts.keys() else Confidence.HINTED,
-        title=_title(chosen, in_job),
-        frameworks=tuple(_PROBES[name] for name in facts if name in _PROBES),
+        evidence=(
+            *Evidence.known(measures),
+            *(job.said(f"backend of {name}", str(said["backend"])) for name, said in facts.items()),
+            *(() if chosen is None else (job.said(*chosen),)),
+        ),
+        severity=Severity.INFO if chosen else Severity.HIGH if named else Severity.LOW,
+        confidence=Confidence.MEASURED if named else Confidence.HINTED,
+        title=title,
+        frameworks=named,
     )
-
-
-def _severity(facts: Mapping[str, Mapping[str, Any]], chosen: tuple[str, str] | None) -> Severity:
-    if chosen is not None:
-        return Severity.INFO
-    # Julia mostly computes on CPUs, and from outside only the driver shows, once it is loaded.
-    return Severity.HIGH if _PROBES.keys() & facts.keys() else Severity.LOW
 
 
 def _chosen(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return by what the user chose the CPU, and the words of it."""
     for said in facts.values():
         asked, visible = said.get("platforms_asked"), said.get("gpus_visible")
-        if isinstance(asked, str) and asked.split(",")[0].strip() == CPU:
+        if isinstance(asked, str) and asked.split(",")[0].strip() == "cpu":
             return "JAX_PLATFORMS", asked
         if isinstance(visible, str) and visible.strip() in HIDDEN:
             return "CUDA_VISIBLE_DEVICES", visible
     return None
-
-
-def _title(chosen: tuple[str, str] | None, in_job: int | None) -> str | None:
-    if chosen is not None:
-        return f"The job computes on the CPU, as {chosen[0]} says, beside a GPU"
-    if in_job == 0:
-        return "The machine has a GPU that the job cannot open, so it computes on the CPU"
-    return None
-
-
-def _said(window: Window, name: str, words: str) -> Evidence:
-    return Evidence(name, words, "", "agent", window.job.age_s, window.job.seconds)
 
 
 rule = Rule(

@@ -35,6 +35,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -62,8 +63,8 @@ from whyidle.monitor.signals.serving import trains
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
-# Below this a wait costs nothing: "medium" in the contract.
-LEAST_WAIT: Final = 0.05
+# Below this a wait costs nothing.
+LEAST_WAIT: Final = Severity.MEDIUM.least
 # A limit that bites in one of ten periods is too low; single bursts are not.
 LEAST_THROTTLED: Final = 0.10
 # So many threads for each core want one, of the job alone: fewer of them help, whoever else runs.
@@ -75,8 +76,6 @@ OWN: Final = 0.75
 # Neighbours that take a quarter of the cores, with nothing left, take them from threads that
 # compute for a main thread, which itself waits for those and not for a core.
 LEAST_TAKEN: Final = 0.25
-# Neighbours count where nothing is left.
-FULL: Final = 0.90
 # Who waits for so long was kept waiting by what ran, also where a core was free now and then: less
 # than one of them on average.
 LONG_WAIT: Final = 0.20
@@ -115,57 +114,80 @@ OWN_CORES: Final = Fix(
 
 def detect(window: Window) -> Verdict:
     """Judge the waits for a core."""
-    job = window.job
-    wait, throttled = job.mean(m.JOB_MAIN_THREAD_WAIT), job.mean(m.JOB_THROTTLED)
-    if wait is None:
-        return window.lacks(Need.RECORDING)
+    job, cores, wanted = window.job, window.cores, _wanted(window)
+    wait = window.needed(job.mean(m.JOB_MAIN_THREAD_WAIT), Need.RECORDING)
+    throttled = job.mean(m.JOB_THROTTLED)
     if throttled is not None and throttled.value >= LEAST_THROTTLED:
-        return _of_limit(window, wait, throttled)
+        # It stops all threads at once: none has time to spare.
+        gain = _gain(window, min(wait.value, window.not_computing), is_limited=True)
+        title = "The CPU limit of the container stops the job"
+        return _found(window, gain, _evidence(window, wait, throttled), title, is_limited=True)
     if wait.value < LEAST_WAIT:
         return _of_other_threads(window, wait)
     found, products = None, _products(window)
-    if products or _wants_too_many(window):
+    too_many = cores and wanted and wanted.value >= LEAST_WANTED * cores.value
+    if products or too_many:
         found = _of_own_threads(window, wait, products)
-    if found is not None or not _is_crowded(window, wait):
+    there, used = allowed(job), job.mean(m.JOB_CPU)
+    if found is not None or there is None or used is None:
         return found
+    # Nothing is left of the cores, and others have a part of them.
+    is_full = there.is_full or (wait.value >= LONG_WAIT and there.there - there.busy < 1)
+    if not is_full or there.busy - used.value < LEAST_TAKEN * there.there:
+        return None
+    return _of_others(_evidence(window, wait))
+
+
+def _of_others(evidence: Sequence[Evidence]) -> Found:
     return Found(
         None,
-        tuple(_evidence(window, wait, None)),
+        tuple(evidence),
         severity=Severity.MEDIUM,
         title="Other programs take the cores that the job waits for",
         fixes=dict.fromkeys(EVERY, OWN_CORES),
     )
 
 
-def _of_limit(window: Window, wait: Measure, throttled: Measure) -> Found:
-    """Judge a limit of the container; it stops all threads at once: none has time to spare."""
-    gain = _gain(window, _lost(window, wait, 0.0), is_limited=True)
-    title = "The CPU limit of the container stops the job"
-    return _found(window, gain, _evidence(window, wait, throttled), title, is_limited=True)
-
-
 def _of_own_threads(window: Window, wait: Measure, products: tuple[Place, ...]) -> Found | None:
     """Judge threads of the job that keep each other waiting; ``None``: nothing makes them fewer."""
-    gain = _gain(window, _lost(window, wait, _spare(window, wait)), is_limited=False)
-    evidence, title = _evidence(window, wait, None), _title(window)
+    runs, spare = window.job.mean(m.JOB_MAIN_THREAD), 0.0
+    if runs is not None and window.device == "cpu" and window.uses("jax"):
+        # A main thread sleeps beside which others compute: it can catch up then.
+        spare = max(0.0, 1 - runs.value - wait.value)
+    lost = max(0.0, min(wait.value, window.not_computing) - spare)
+    gain, evidence = _gain(window, lost, is_limited=False), _evidence(window, wait)
+    # There is too much of processes, workers, or threads of one process.
+    there, workers, processes = _there(window), _workers(window), _processes(window)
+    title = "The job runs more threads than it has cores"
+    if processes > 1:
+        title = f"{processes} processes of the job run more threads than it has cores"
+    elif workers >= there and not _has_too_many(window):
+        cores = "one core" if there == 1 else f"{there} cores"
+        title = f"{workers} loader workers run beside the steps on {cores}"
     is_late = gain.high >= LEAST_WAIT
     if products and is_late:
         # A framework's threads wait for one another at each operation: the one without a core
         # keeps all of them.
+        most = window.sampled.share(HostClass.FRAMEWORK)
         return replace(
             _found(window, gain, evidence, f"{title}: NumPy's beside the framework's"),
-            gain=Gain(gain.low, max(gain.high, _framework(window))),
+            gain=Gain(gain.low, max(gain.high, most)),
             where=(*_asking(window), *products),
             fixes=dict.fromkeys(EVERY, ONE_POOL),
         )
     # A loader's workers, or other processes, may wait where the main thread does not.
-    if not (is_late or _workers(window) or _processes(window) > 1) or not _cures(window):
+    if not (is_late or workers or processes > 1) or not _cures(window):
         return None
     return _found(window, gain, evidence, title)
 
 
 def _found(
-    window: Window, gain: Gain, evidence: list[Evidence], title: str, *, is_limited: bool = False
+    window: Window,
+    gain: Gain,
+    evidence: Sequence[Evidence],
+    title: str,
+    *,
+    is_limited: bool = False,
 ) -> Found:
     fixes = _cures(window, is_limited=is_limited)
     if gain.high < LEAST_WAIT:
@@ -174,7 +196,7 @@ def _found(
         gain,
         tuple(evidence),
         where=_asking(window),
-        slice=_slice(window),
+        slice=Slice.IDLE_DISPATCH if window.device == "gpu" else None,
         title=title,
         fixes=fixes,
     )
@@ -200,10 +222,6 @@ def _multiplies(row: HostRow) -> bool:
     return named or any(isinstance(node, ast.MatMult) for node in nodes)
 
 
-def _framework(window: Window) -> float:
-    return 0.0 if window.host is None else window.host.share(HostClass.FRAMEWORK)
-
-
 def _of_other_threads(window: Window, wait: Measure) -> Found | None:
     """Judge a job whose main thread gets its core, while others compute for it on a CPU."""
     account = window.core_account
@@ -212,43 +230,9 @@ def _of_other_threads(window: Window, wait: Measure) -> Found | None:
     # Who only waits for requests asks for no core.
     if not _others_take(window) or not trains(window):
         return None
-    taken = account.runs[Runner.OTHERS]
-    others = window.job.measure(taken, "cores", "procfs")
-    return Found(
-        None,
-        (Evidence.of("cores that other programs take", others), *_evidence(window, wait, None)),
-        severity=Severity.MEDIUM,
-        title="Other programs take the cores that the job waits for",
-        fixes=dict.fromkeys(EVERY, OWN_CORES),
-    )
-
-
-def _title(window: Window) -> str:
-    """Say what there is too much of: processes, workers, or threads of one process."""
-    there, workers = _there(window), _workers(window)
-    if (several := _processes(window)) > 1:
-        return f"{several} processes of the job run more threads than it has cores"
-    if workers >= there and not _has_too_many(window):
-        return f"{workers} loader workers run beside the steps on {_cores(there)}"
-    return "The job runs more threads than it has cores"
-
-
-def _cores(number: int) -> str:
-    return "one core" if number == 1 else f"{number} cores"
-
-
-def _wants_too_many(window: Window) -> bool:
-    """Tell whether clearly more threads want a core than there are."""
-    cores, wanted = window.cores, _wanted(window)
-    return cores is not None and wanted is not None and wanted.value >= LEAST_WANTED * cores.value
-
-
-def _is_crowded(window: Window, wait: Measure) -> bool:
-    """Tell whether nothing is left of the cores, and others have a part of them."""
-    cores, used = allowed(window.job), window.job.mean(m.JOB_CPU)
-    if cores is None or used is None or cores.busy - used.value < LEAST_TAKEN * cores.there:
-        return False
-    return cores.is_full or (wait.value >= LONG_WAIT and cores.there - cores.busy < 1)
+    others = window.job.measure(account.runs[Runner.OTHERS], "cores", "procfs")
+    taken = Evidence.of("cores that other programs take", others)
+    return _of_others((taken, *_evidence(window, wait)))
 
 
 def _others_take(window: Window) -> bool:
@@ -296,7 +280,8 @@ def _cures(window: Window, *, is_limited: bool = False) -> dict[Framework, Fix]:
         code.append(f"torch.set_num_threads({each})")
     # Of two on two cores, which the steps waited for, one did less: 8.5 steps a second became 6.1,
     # and 10.6 with one thread of PyTorch's beside both.
-    if workers > beside and not _waits_for_input(window):
+    waits = 0.0 if window.host is None else window.host.share(HostClass.LOADER)
+    if workers > beside and waits < LEAST_WAIT:
         said.append(f"num_workers={beside}" if said else f"Start fewer: num_workers={beside}")
         code.append(f"loader = DataLoader(dataset, batch_size=batch_size, num_workers={beside})")
     raised = f" {_raised(window)}" if is_limited else ""
@@ -314,8 +299,15 @@ def _cures(window: Window, *, is_limited: bool = False) -> dict[Framework, Fix]:
     return cures if "pytorch" in cures or not window.uses("pytorch") else {}
 
 
-def _waits_for_input(window: Window) -> bool:
-    return window.host is not None and window.host.share(HostClass.LOADER) >= LEAST_WAIT
+def _raised(window: Window) -> str:
+    wanted, there = _wanted(window), window.job.means.get(m.HOST_CORES, math.inf)
+    if wanted is None:
+        return "Or raise the CPU limit."
+    needs = math.ceil(min(wanted.value, there))
+    return (
+        f"Or raise the CPU limit to {needs} cores: resources.limits.cpu: {needs} in Kubernetes,"
+        f" --cpus={needs} for Docker, CPUQuota={100 * needs}% in systemd."
+    )
 
 
 def _asking(window: Window) -> tuple[Place, ...]:
@@ -329,67 +321,36 @@ def _asking(window: Window) -> tuple[Place, ...]:
     )
 
 
-def _raised(window: Window) -> str:
-    wanted, there = _wanted(window), window.job.means.get(m.HOST_CORES, math.inf)
-    if wanted is None:
-        return "Or raise the CPU limit."
-    needs = math.ceil(min(wanted.value, there))
-    return (
-        f"Or raise the CPU limit to {needs} cores: resources.limits.cpu: {needs} in Kubernetes,"
-        f" --cpus={needs} for Docker, CPUQuota={100 * needs}% in systemd."
-    )
-
-
-def _most(window: Window) -> float:
-    """Return the share of the time in which no device computes: more cannot come back."""
-    compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
-    return 1.0 if compute is None else 1 - compute.value
-
-
-def _lost(window: Window, wait: Measure, spare: float) -> float:
-    """Return the wait, as far as no device computed meanwhile."""
-    return max(0.0, min(wait.value, _most(window)) - spare)
-
-
 def _gain(window: Window, lost: float, *, is_limited: bool) -> Gain:
     wanted, cores = _wanted(window), window.cores
     fits = wanted is None or cores is None or wanted.value <= cores.value
     alone = _processes(window) < 2 and not _others_take(window)
     least = BACK_LEAST if alone else BACK_LEAST_OF_SEVERAL
     at_most = 1.0 if is_limited and fits else BACK_MOST_OF_OWN
-    return Gain.between(least * lost, min(_most(window), at_most * lost))
-
-
-def _spare(window: Window, wait: Measure) -> float:
-    """Return how long a main thread sleeps beside which others compute: it can catch up then."""
-    runs = window.job.mean(m.JOB_MAIN_THREAD)
-    if runs is None or window.device != "cpu" or not window.uses("jax"):
-        return 0.0
-    return max(0.0, 1 - runs.value - wait.value)
-
-
-def _slice(window: Window) -> Slice | None:
-    return Slice.IDLE_DISPATCH if window.device == "gpu" else None
+    return Gain.between(least * lost, min(window.not_computing, at_most * lost))
 
 
 def _workers(window: Window) -> int:
     return sum(w for each in window.loaders if isinstance(w := each.get("workers"), int))
 
 
-def _evidence(window: Window, wait: Measure, throttled: Measure | None) -> list[Evidence]:
-    workers = _workers(window)
-    measures = {
-        "main thread waits for a core": wait,
-        "periods cut by the CPU limit": throttled,
-        "cores": window.cores,
-        "cores used by the job": window.job.mean(m.JOB_CPU),
-        "threads that want a core": _wanted(window),
-        "processes that compute": None
-        if _processes(window) < 2
-        else window.job.measure(_processes(window), "count", "procfs"),
-        "loader workers": window.job.measure(workers, "count") if workers else None,
-    }
-    return [Evidence.of(name, measure) for name, measure in measures.items() if measure is not None]
+def _evidence(
+    window: Window, wait: Measure, throttled: Measure | None = None
+) -> tuple[Evidence, ...]:
+    measure, workers, processes = window.job.measure, _workers(window), _processes(window)
+    return Evidence.known(
+        {
+            "main thread waits for a core": wait,
+            "periods cut by the CPU limit": throttled,
+            "cores": window.cores,
+            "cores used by the job": window.job.mean(m.JOB_CPU),
+            "threads that want a core": _wanted(window),
+            "processes that compute": measure(processes, "count", "procfs")
+            if processes > 1
+            else None,
+            "loader workers": measure(workers, "count") if workers else None,
+        }
+    )
 
 
 rule = Rule(

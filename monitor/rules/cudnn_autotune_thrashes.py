@@ -33,10 +33,10 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
+    Severity,
     Verdict,
 )
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
@@ -47,7 +47,6 @@ LEAST_WAITS: Final = 3.0
 # A convolution that is only launched takes the host 0.02 to 0.1 ms, as any operation does.
 LAUNCHED_NS: Final = 100_000
 TRIED_NS: Final = 1_000_000
-LEAST: Final = 0.01
 _ASKS: Final = re.compile(r"cudnn\.benchmark\s*=|benchmark\s*=\s*True")
 
 
@@ -56,20 +55,15 @@ def detect(window: Window) -> Verdict:
     benchmark = window.needed(window.fact("cudnn_benchmark"), Need.INSIDE)
     if benchmark is not True or window.device != "gpu":
         return None
-    return _tried(window, window.whole_steps_on_gpu())
-
-
-def _tried(window: Window, trace: Traced) -> Found | None:
-    """Judge the calls of whole steps."""
-    calls = trace.calls(_CONVOLUTIONS)
+    trace = window.whole_steps_on_gpu()
+    calls, waits = trace.calls(_CONVOLUTIONS), trace.calls_per_step(_WAITS)
     count, took = sum(c["count"] for c in calls), sum(c["total_ns"] for c in calls)
-    waits = trace.calls_per_step(_WAITS)
     if not count or took < count * TRIED_NS or waits is None or waits.value < LEAST_WAITS:
         return None
     waited = sum(call["total_ns"] for call in trace.calls(_WAITS))
     beyond = took - count * LAUNCHED_NS
     low, high = (min(1.0, ns / trace.total_ns) for ns in (min(waited, beyond), beyond))
-    if high < LEAST:
+    if high < Severity.LOW.least:
         return None
     return Found(
         gain=Gain.between(low, high),

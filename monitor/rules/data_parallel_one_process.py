@@ -44,53 +44,59 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.account import ranked
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 NAME: Final = "DataParallel"
 # As the profiler names the same: a range of the wrapper, and the functions of autograd in it.
 _CALLS: Final = r"DataParallel\.forward|Broadcast(Backward)?|ReduceAddCoalesced(Backward)?"
-# A sample or two may be of a model that is only made.
-LEAST: Final = 0.01
 # The gradients have to be added up in any case, where nothing covers that.
 BACK_LEAST: Final = 0.5
 
 
 def detect(window: Window) -> Verdict:
     """Find the wrapper, and what it takes."""
-    said = _said(window)
-    sampled = _share(window, Role.REPLICATE)
-    calls = None if window.gpu_trace is None else _calls(window.gpu_trace)
-    if not said and sampled < LEAST and not calls:
-        is_known = window.job.inside or bool(window.job.leaves) or window.gpu_trace is not None
+    job, trace, around = window.job, window.gpu_trace, window.fact("parallel")
+    said = isinstance(around, str) and NAME in around.split(", ")
+    replicates, spreads = (
+        sum(leaf.share for leaf in job.leaves if plays(role, leaf))
+        for role in (Role.REPLICATE, Role.SPREAD)
+    )
+    devices = [] if trace is None else list(trace.devices)
+    pids = {device.get("pid") for device in devices if device["kind"] == "gpu"}
+    calls = trace is not None and len(pids) == 1 and len(devices) > 1 and bool(trace.calls(_CALLS))
+    # A sample or two may be of a model that is only made.
+    if not said and replicates < Severity.LOW.least and not calls:
+        is_known = job.inside or bool(job.leaves) or trace is not None
         return None if is_known else window.lacks(Need.INSIDE)
     gpus = window.needed(_gpus(window), Need.GPU, "how many of them the process uses")
     if gpus.value < 2:
         return None
-    gain = _gain(window)
+    gain = _gain(window, spreads)
+    measures = {
+        "main thread in its code": job.sampled(replicates) if replicates else None,
+        "of it copying, gathering": job.sampled(spreads) if spreads else None,
+    }
+    for name, part in (("only such copies run", Slice.EXPOSED_COPY),
+                       ("only communication runs", Slice.EXPOSED_COMM)):  # fmt: skip
+        alone = None if trace is None else trace.share(part)
+        measures[name] = alone if alone and alone.value >= Severity.LOW.least else None
+    confidence = Confidence.INFERRED if trace is None else Confidence.MEASURED
     return Found(
         gain=gain,
-        evidence=tuple(_evidence(window, gpus, said=said)),
+        evidence=(
+            Evidence.of("GPUs of one process", gpus),
+            *([job.said("around the model", f"nn.{NAME}")] if said else ()),
+            *Evidence.known(measures),
+        ),
         where=_where(window),
         slice=Slice.IDLE_DISPATCH,
         severity=None if gain else Severity.MEDIUM,
-        confidence=_confidence(window, gain),
+        confidence=confidence if gain else Confidence.HINTED,
         frameworks=("pytorch",),
     )
-
-
-def _said(window: Window) -> bool:
-    """Tell whether the agent saw it around the model."""
-    around = window.fact("parallel")
-    return isinstance(around, str) and NAME in around.split(", ")
-
-
-def _calls(trace: Traced) -> bool:
-    """Tell whether one process drives several GPUs by it, as far as the trace names its calls."""
-    pids = {device.get("pid") for device in trace.devices if device["kind"] == "gpu"}
-    return len(trace.devices) > 1 and len(pids) == 1 and bool(trace.calls(_CALLS))
 
 
 def _gpus(window: Window) -> Measure | None:
@@ -100,61 +106,30 @@ def _gpus(window: Window) -> Measure | None:
         return trace.measure(len(trace.devices), "count")
     if isinstance(used, int):
         return window.job.measure(used, "count")
-    owned = sum(gpu.owned for gpu in window.job.gpus)
-    return window.job.measure(owned, "count", "nvml") if owned else None
+    return window.job.measure(len(window.gpus), "count", "nvml") if window.gpus else None
 
 
-def _share(window: Window, role: Role) -> float:
-    return sum(leaf.share for leaf in window.job.leaves if plays(role, leaf))
-
-
-def _gain(window: Window) -> Gain | None:
+def _gain(window: Window, spreads: float) -> Gain | None:
     """Return what comes back: the copies of the model, and the turns that the threads take."""
-    trace, copies = window.gpu_trace, _share(window, Role.SPREAD)
-    if trace is None:
-        return (
-            comes_back(window, BACK_LEAST * copies, copies, Side.HOST) if copies >= LEAST else None
-        )
-    exposed = [trace.share(part) for part in (Slice.EXPOSED_COMM, Slice.EXPOSED_COPY)]
-    moved = sum(part.value for part in exposed if part is not None)
-    turns = trace.share(Slice.IDLE_DISPATCH)
-    return Gain.between(BACK_LEAST * moved, moved + (0.0 if turns is None else turns.value))
-
-
-def _confidence(window: Window, gain: Gain | None) -> Confidence:
-    if gain is None:
-        return Confidence.HINTED
-    return Confidence.INFERRED if window.gpu_trace is None else Confidence.MEASURED
-
-
-def _evidence(window: Window, gpus: Measure, *, said: bool) -> list[Evidence]:
-    found = [Evidence.of("GPUs of one process", gpus)]
-    if said:
-        age, seconds = window.job.age_s, window.job.seconds
-        found.append(Evidence("around the model", f"nn.{NAME}", "", "agent", age, seconds))
-    for name, role in (("main thread in its code", Role.REPLICATE),
-                       ("of it copying, gathering", Role.SPREAD)):  # fmt: skip
-        if share := _share(window, role):
-            found.append(Evidence.of(name, window.job.sampled(share)))
-    if window.gpu_trace is not None:
-        for name, part in (("only such copies run", Slice.EXPOSED_COPY),
-                           ("only communication runs", Slice.EXPOSED_COMM)):  # fmt: skip
-            if (alone := window.gpu_trace.share(part)) is not None and alone.value >= LEAST:
-                found.append(Evidence.of(name, alone))
-    return found
+    trace = window.gpu_trace
+    if trace is not None:
+        moved = trace.taken(Slice.EXPOSED_COMM, Slice.EXPOSED_COPY)
+        return Gain.between(BACK_LEAST * moved, moved + trace.taken(Slice.IDLE_DISPATCH))
+    if spreads < Severity.LOW.least:
+        return None
+    return comes_back(window, BACK_LEAST * spreads, spreads, Side.HOST)
 
 
 def _where(window: Window) -> tuple[Place, ...]:
     """Return the lines that call the model through it, the most frequent first."""
-    places: dict[tuple[str, int, str], float] = {}
     total = window.job.stacks.samples or 1.0
-    for chain, counts in window.job.stacks.chains.items():
-        if chain.frames and plays(Role.REPLICATE, chain.leaf):
-            line = chain.frames[0]
-            key = line.file, line.line, line.function
-            places[key] = places.get(key, 0.0) + counts.samples / total
-    ordered = sorted(places.items(), key=lambda item: -item[1])
-    return own(Place(*key, share) for key, share in ordered)
+    return own(
+        ranked(
+            (chain.frames[0], counts.samples / total)
+            for chain, counts in window.job.stacks.chains.items()
+            if chain.frames and plays(Role.REPLICATE, chain.leaf)
+        )
+    )
 
 
 rule = Rule(

@@ -55,10 +55,7 @@ from whyidle.monitor.signals.window import Window
 COUNTED: Final = frozenset(
     {"anomaly_detection", "debug_nans", "debug_infs", "disable_jit", "own_profiler"}
 )
-PROFILER: Final = "own_profiler"
 ADVICE: Final = "Leave it off; on for a few steps, from a checkpoint, when a loss is no number."
-# On for less of the time, a person looks at a few steps.
-LEAST: Final = 0.05
 # A profiler that is on for so much of so long was forgotten.
 FORGOTTEN, FORGOTTEN_S = 0.9, 60.0
 # One stack kept: 35 us at the top of a program, 5 us more for each call that it lies under; 20 are
@@ -70,44 +67,34 @@ _CHECKS: Final = r"aten::isnan|aten::_is_any_true"
 
 def detect(window: Window) -> Verdict:
     """Judge what the frameworks say is on, and what the job was started with."""
-    on = switched_on(window, Purpose.DEBUGGING)
+    on, trace = switched_on(window, Purpose.DEBUGGING), window.trace
     often = window.job.mean(m.PROCESS_DEBUG_MODES)
-    if often is not None and often.value < LEAST:
+    # On for less of the time, a person looks at a few steps.
+    if often is not None and often.value < Severity.MEDIUM.least:
         on = [each for each in on if each.setting.fact not in COUNTED]
     if not on:
         return None if is_known(window, Purpose.DEBUGGING) else window.lacks(Need.INSIDE)
     facts = [each.setting.fact for each in on]
     always = often is not None and often.value >= FORGOTTEN and window.job.seconds >= FORGOTTEN_S
-    found = finding(window, on, ADVICE, Severity.MEDIUM if facts == [PROFILER] and always else None)
-    taken = _taken(window) if facts == ["anomaly_detection"] else None
-    if taken is None:
+    forgotten = facts == ["own_profiler"] and always
+    found = finding(window, on, ADVICE, Severity.MEDIUM if forgotten else None)
+    # What anomaly detection takes a trace shows by its checks; on a GPU a check waits for the work
+    # before it, which is not lost.
+    is_checked = facts == ["anomaly_detection"] and window.device == "cpu"
+    if trace is None or not is_checked or not (checks := trace.count(_CHECK)):
         return found
-    gain, evidence = taken
-    return replace(
-        found,
-        gain=gain,
-        evidence=(*found.evidence, *evidence),
-        severity=None,
-        confidence=Confidence.INFERRED,
-    )
-
-
-def _taken(window: Window) -> tuple[Gain, tuple[Evidence, ...]] | None:
-    """Return what anomaly detection takes, where a trace shows its checks.
-
-    On a GPU a check waits for the work before it, which is not lost.
-    """
-    trace = window.trace
-    if trace is None or window.device != "cpu":
-        return None
-    checks = trace.count(_CHECK)
-    if not checks:
-        return None
     looked = trace.in_calls(_CHECKS)
     least, most = (looked + checks * each * 1e9 / trace.total_ns for each in STACK_S)
-    return Gain.between(least, most), (
-        Evidence.of("looking for NaN in gradients", trace.measure(looked, "ratio")),
-        Evidence.of("gradients looked through", trace.measure(checks, "count")),
+    return replace(
+        found,
+        gain=Gain.between(least, most),
+        evidence=(
+            *found.evidence,
+            Evidence.of("looking for NaN in gradients", trace.measure(looked, "ratio")),
+            Evidence.of("gradients looked through", trace.measure(checks, "count")),
+        ),
+        severity=None,
+        confidence=Confidence.INFERRED,
     )
 
 

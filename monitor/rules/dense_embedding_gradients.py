@@ -91,42 +91,31 @@ def detect(window: Window) -> Verdict:
     made = asking(window.job, _MADE, None)
     if any(map(_is_read_as_a_whole, made)):
         return None
+    kinds = {str(each.get("kind")) for each in optimizers_of(window)}
     updates = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
     updating = 0.0 if updates is None else updates.value
-    low = OF_GRADIENT * (gradient - looked_up) + min(updating, _times(window) * gradient)
+    # How many times the gradient of a table its optimizer takes, at least.
+    times = OF_OPTIMIZER if kinds and kinds <= REMEMBERS else OF_PLAIN
+    low = OF_GRADIENT * (gradient - looked_up) + min(updating, times * gradient)
     # Of one trace, where it has both: shares of two windows may add up to more than there is.
     both = min(1.0, gradient + (trace.in_calls(_UPDATED) or updating) + trace.in_calls(_CLEARED))
     high = both + OF_THE_REST * (1 - both)
-    evidence = [
-        Evidence.of("gradient of embeddings", trace.measure(gradient, "ratio")),
-        Evidence.of("their rows looked up", trace.measure(looked_up, "ratio")),
-    ]
-    if updates is not None:
-        evidence.append(Evidence.of("time in optimizers", updates))
+    # Whether it can have sparse gradients is not known of a library's; with these it cannot.
+    takes_sparse_ones = made and kinds <= SPARSE and not asking(window.job, _FORBIDS)
     return Found(
         gain=Gain.between(low, high),
-        evidence=tuple(evidence),
+        evidence=Evidence.known(
+            {
+                "gradient of embeddings": trace.measure(gradient, "ratio"),
+                "their rows looked up": trace.measure(looked_up, "ratio"),
+                "time in optimizers": updates,
+            }
+        ),
         where=made[:MOST],
-        # Whether it can have sparse gradients is not known of a library's; with these it cannot.
-        severity=None if made and _takes_sparse_ones(window) else Severity.LOW,
+        severity=None if takes_sparse_ones else Severity.LOW,
         slice=Slice.COMPUTE,
         confidence=Confidence.INFERRED,
     )
-
-
-def _takes_sparse_ones(window: Window) -> bool:
-    """Tell whether the optimizer has a sibling for sparse gradients, and nothing forbids any."""
-    return _kinds(window) <= SPARSE and not asking(window.job, _FORBIDS)
-
-
-def _times(window: Window) -> float:
-    """Return how many times the gradient of a table its optimizer takes, at least."""
-    kinds = _kinds(window)
-    return OF_OPTIMIZER if kinds and kinds <= REMEMBERS else OF_PLAIN
-
-
-def _kinds(window: Window) -> set[str]:
-    return {str(each.get("kind")) for each in optimizers_of(window)}
 
 
 def _is_read_as_a_whole(place: Place) -> bool:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -65,74 +65,47 @@ _ASKS: Final = re.compile(
 )
 
 
-class _Double(NamedTuple):
-    share: float
-    # Of the work, at least and at most.
-    least: float
-    most: float
-    of: str
-
-
 def detect(window: Window) -> Verdict:
     """Judge the data types of parameters, products and arrays."""
-    double = window.needed(_of_programs(window) or _of_arrays(window), Need.INSIDE)
-    if double.share < MOST_OF_IT:
+    # What a program computes in; else what the floating numbers are, with all work of one kind.
+    found, kinds = None if window.uses("pytorch") else doubles(window), window.fact("dtypes")
+    if found is not None:
+        share, of = found.share, "products in compiled programs"
+        # Where programs differ, all the time may be in the one that has most of it.
+        double_least, double_most = found.least, share if found.programs == 1 else 1.0
+    elif isinstance(kinds, Mapping):
+        share, double_least, double_most = double_share(kinds, _FLOATING, DOUBLE) or 0.0, 1.0, 1.0
+        of = "parameters" if window.uses("pytorch") else "bytes of arrays"
+    else:
+        return window.lacks(Need.INSIDE)
+    if share < MOST_OF_IT:
         return None
-    least, most = _back(window)
-    (low, high), evidence = _work(window)
+    trace, host = window.trace, window.host
+    # What part of the work comes back, and how much of the time is the framework's work.
+    least, most = BACK_ON_GPU
+    if window.device == "cpu":
+        convolves = trace is None or bool(trace.calls(r".*conv.*"))
+        of_pytorch = window.uses("pytorch") and convolves
+        least, most = BACK_OF_CONVOLUTIONS if of_pytorch else BACK_ON_CPU
+    low, high, evidence = 0.0, 1.0, {}
+    if (traced := None if trace is None else trace.share(Slice.COMPUTE)) is not None:
+        low = high = traced.value
+        evidence = {"the device computes": traced}
+    elif host is not None and window.device == "cpu":
+        # Beside the calls there is their preparation.
+        surely = host.share(HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT, HostClass.EAGER)
+        low = max(0.0, surely - host.error(surely))
+        high = min(1.0, surely + host.share(HostClass.UNCLEAR) + host.error(surely))
+        evidence = {"main thread in the framework": window.job.sampled(surely)}
     return Found(
-        gain=Gain.between(double.least * least * low, double.most * most * high),
-        evidence=(
-            Evidence.of(f"{double.of} in float64", window.job.measure(double.share, "ratio")),
-            *evidence,
+        gain=Gain.between(double_least * least * low, double_most * most * high),
+        evidence=Evidence.known(
+            {f"{of} in float64": window.job.measure(share, "ratio"), **evidence}
         ),
         confidence=Confidence.INFERRED if evidence else Confidence.HINTED,
         where=asking(window.job, _ASKS),
         slice=Slice.COMPUTE,
     )
-
-
-def _of_programs(window: Window) -> _Double | None:
-    """Return how much of the products is double: what a program computes in."""
-    found = None if window.uses("pytorch") else doubles(window)
-    if found is None:
-        return None
-    # Where programs differ, all the time may be in the one that has most of it.
-    most = found.share if found.programs == 1 else 1.0
-    return _Double(found.share, found.least, most, "products in compiled programs")
-
-
-def _of_arrays(window: Window) -> _Double | None:
-    """Return how much of the floating numbers is double; all work may be of one kind."""
-    kinds = window.fact("dtypes")
-    if not isinstance(kinds, Mapping):
-        return None
-    double = double_share(kinds, _FLOATING, DOUBLE) or 0.0
-    what = "parameters" if window.uses("pytorch") else "bytes of arrays"
-    return _Double(double, 1.0, 1.0, what)
-
-
-def _back(window: Window) -> tuple[float, float]:
-    """Return what part of the work comes back, at least and at most."""
-    if window.device != "cpu":
-        return BACK_ON_GPU
-    seen = window.trace is None or bool(window.trace.calls(r".*conv.*"))
-    return BACK_OF_CONVOLUTIONS if window.uses("pytorch") and seen else BACK_ON_CPU
-
-
-def _work(window: Window) -> tuple[tuple[float, float], tuple[Evidence, ...]]:
-    """Return how much of the time is the framework's work, and what says so."""
-    traced = None if window.trace is None else window.trace.share(Slice.COMPUTE)
-    if traced is not None:
-        return (traced.value, traced.value), (Evidence.of("the device computes", traced),)
-    host = window.host
-    if host is None or window.device != "cpu":
-        return (0.0, 1.0), ()
-    # Beside the calls there is their preparation.
-    surely = host.share(HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT, HostClass.EAGER)
-    perhaps = min(1.0, surely + host.share(HostClass.UNCLEAR) + host.error(surely))
-    named = Evidence.of("main thread in the framework", window.job.sampled(surely))
-    return (max(0.0, surely - host.error(surely)), perhaps), (named,)
 
 
 rule = Rule(

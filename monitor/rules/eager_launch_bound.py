@@ -33,16 +33,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules.tiny_work import SMALL_BATCH
 from whyidle.monitor.signals.operators import computing, overhead, small_calls
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
-# "Medium" in the contract: every eager job has a little of it.
-LEAST: Final = 0.05
 # Fewer launches in a trace are a start or an end.
 LEAST_LAUNCHES: Final = 100
 # Where graphs launch more than this part of the work it is not eager.
@@ -57,8 +56,6 @@ MOSTLY: Final = 0.8
 # equation, layers between norms), of the demo 0.6 to 0.77. Of those that compute for half of the
 # time or more nothing did: compiled they were slower.
 FUSED_LEAST, FUSED_MOST = 0.35, 0.85
-# Below this more samples in a step are the better cure: tiny_work.
-SMALL_BATCH: Final = 48
 MORE_AT_ONCE: Final = Fix(
     "Compute more at once: pad sequences and stack them into a batch, or step several environments"
     " side by side. Compile only what is called once a step with shapes that stay the same: a model"
@@ -84,19 +81,25 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
     if launching is None or late is None or not launching["calls"]:
         return window.lacks(Need.FRAMES)
     graphs = launching["graph_operations"] / launching["operations"]
-    if late.value < LEAST or launching["calls"] < LEAST_LAUNCHES or graphs > MOST_OF_GRAPHS:
+    # Every eager job has a little of it.
+    is_little = late.value < Severity.MEDIUM.least or launching["calls"] < LEAST_LAUNCHES
+    if is_little or graphs > MOST_OF_GRAPHS:
         return None
-    evidence = [Evidence.of("waiting for the next launch", late)]
-    if launching["calls_per_step"] is not None:
-        calls = trace.measure(launching["calls_per_step"], "1/step")
-        evidence.append(Evidence.of("launches", calls))
-    kernels = trace.kernels
-    if kernels is not None and kernels.get("short"):
-        share = trace.measure(kernels["short"]["count"] / kernels["count"], "ratio")
-        evidence.append(Evidence.of("kernels shorter than 10 us", share))
+    each, kernels = launching["calls_per_step"], trace.kernels
+    short = None if kernels is None else kernels.get("short")
     return Found(
         gain=Gain.between(late.value * BACK_LEAST, late.value),
-        evidence=tuple(evidence),
+        evidence=Evidence.known(
+            {
+                "waiting for the next launch": late,
+                "launches": None if each is None else trace.measure(each, "1/step"),
+                "kernels shorter than 10 us": trace.measure(
+                    short["count"] / kernels["count"], "ratio"
+                )
+                if kernels and short
+                else None,
+            }
+        ),
         where=of_slice(window, Slice.IDLE_DISPATCH),
         slice=Slice.IDLE_DISPATCH,
     )
@@ -109,7 +112,8 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
     small = (is_batched and batch < SMALL_BATCH) or small_calls(window, trace) is not None
     # What products take a compiler leaves: it calls the same ones.
     share = min(cost.share, 1 - computing(trace))
-    if share < MOSTLY or small or _is_compiled(trace):
+    # Below such a batch more samples in a step are the better cure: tiny_work.
+    if share < MOSTLY or small or trace.calls(_COMPILED):
         return None
     return Found(
         # A model that is called for one sample, or one element of a sequence, at a time is slower
@@ -124,10 +128,6 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
         title=None if is_batched else "The step is many small operations in a row",
         fixes=None if is_batched else {"pytorch": MORE_AT_ONCE},
     )
-
-
-def _is_compiled(trace: Traced) -> bool:
-    return bool(trace.calls(_COMPILED))
 
 
 rule = Rule(

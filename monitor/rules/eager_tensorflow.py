@@ -52,10 +52,7 @@ from whyidle.monitor.signals.window import Window
 
 # Less is an operation here and there beside a graph: counters, summaries, a metric.
 LEAST: Final = 0.1
-# Where an operation is launched, and on a CPU also runs: the rest is Python, which a graph saves.
-_LAUNCH: Final = re.compile(r".*/tensorflow/python/ops/gen_\w+_ops\.py|.*/gen_\w+_ops\.py")
 _GRAPH: Final = "/tensorflow/python/eager/execute.py"
-_IN_TENSORFLOW: Final = re.compile(r".*/(tensorflow|keras|optree)/.*\.py")
 # Of the Python a graph leaves one call: at most a tenth of what ten operations took.
 CALL_STAYS: Final = 0.1
 _SWITCHES: Final = re.compile(r"run_eagerly|run_functions_eagerly")
@@ -73,12 +70,16 @@ def detect(window: Window) -> Verdict:
     tracing = max(0.0, tracing - host.share(HostClass.COMPILE))
     time = eager_time(host)
     # Where a graph runs beside them, on a line that calls both, that is none of them.
-    graphs = step_samples(window.job).at_leaves(lambda leaf: leaf.file.endswith(_GRAPH))
+    samples = step_samples(window.job)
+    graphs = samples.at_leaves(lambda leaf: leaf.file.endswith(_GRAPH))
     share = max(host.share(HostClass.EAGER), time.share - graphs) - tracing
     error = host.error(max(0.0, share))
     if not window.uses("tensorflow") or share - error < LEAST:
         return None
-    python = _python(window, share)
+    # Where an operation is launched it also runs on a CPU: the rest is Python, which a graph saves.
+    launched = samples.at_leaves(lambda leaf: plays(Role.LAUNCH, leaf))
+    whole = samples.at_leaves(lambda leaf: plays(Role.OF_TENSORFLOW, leaf))
+    python = share * (1 - min(1.0, launched / whole)) if whole else 0.0
     low = max(0.0, (python - error) * (1 - CALL_STAYS))
     high = min(MOST_LOST, share + error)
     if window.gpu_trace is not None:
@@ -97,14 +98,6 @@ def detect(window: Window) -> Verdict:
         title="run_functions_eagerly is on: no tf.function is a graph" if is_off else None,
         fixes={"tensorflow": SWITCHED_OFF} if is_off else None,
     )
-
-
-def _python(window: Window, share: float) -> float:
-    """Return the part of that time in which Python runs, and no operation."""
-    seen = step_samples(window.job)
-    launched = seen.at_leaves(lambda leaf: plays(Role.LAUNCH, leaf))
-    whole = seen.at_leaves(lambda leaf: plays(Role.OF_TENSORFLOW, leaf))
-    return share * (1 - min(1.0, launched / whole)) if whole else 0.0
 
 
 rule = Rule(

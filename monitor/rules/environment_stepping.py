@@ -28,7 +28,6 @@ Beyond the documents: they learn from data that is there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -38,15 +37,13 @@ from whyidle.monitor.core.finding import (
     Evidence,
     Fix,
     Found,
-    Framework,
     Gain,
-    Place,
     Severity,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostRow
 from whyidle.monitor.signals.asides import taken
@@ -70,9 +67,9 @@ _ACTS: Final = frozenset(
         *HOST_WORK,
     }
 )
-_MANY: Final = Fix(
+_MANY: Final = (
     "Many are stepped in one call already: let them run in another process while the device"
-    " learns, put their formulas into numba or jax.jit, or give them more cores.",
+    " learns, put their formulas into numba or jax.jit, or give them more cores."
 )
 
 _ONE: Final = (
@@ -95,26 +92,23 @@ def detect(window: Window) -> Verdict:
     low = stepping.gain(window, 1.0 if is_many else LEFT).low
     at_most = taken(account, (*own, *unclear, *acting), is_sure=True)
     where = (*stepping.where(lambda row: row.begins)[:1], *stepping.where(_inner))
+    acts = sum(row.share for row in acting)
+    makes = {"main thread: makes actions": window.job.sampled(acts) if acts else None}
+    fixes = both(_MANY) if is_many else None
+    for file in () if is_many else dict.fromkeys(place.file for place in where):
+        if (line := only_one(file)) is not None:
+            fixes = both(_ONE.format(PurePath(file).name, line))
+            break
     return Found(
         gain=Gain.between(low, at_most.gain(window, 0.0).high),
-        evidence=(*stepping.evidence(window), *_acting(window, acting)),
+        evidence=(*stepping.evidence(window), *Evidence.known(makes)),
         where=where,
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
         severity=Severity.LOW if is_many else None,
         title=f"Stepping environments takes {stepping.most:.0%} of the main thread's time",
-        fixes=_fixes(where, is_many=is_many),
+        fixes=fixes,
     )
-
-
-def _fixes(where: Sequence[Place], *, is_many: bool) -> dict[Framework, Fix] | None:
-    if is_many:
-        return {"pytorch": _MANY, "jax": _MANY}
-    for file in dict.fromkeys(place.file for place in where):
-        if (line := only_one(file)) is not None:
-            fix = Fix(_ONE.format(PurePath(file).name, line))
-            return {"pytorch": fix, "jax": fix}
-    return None
 
 
 def _is_own(row: HostRow) -> bool:
@@ -143,12 +137,6 @@ def _is_many(row: HostRow) -> bool:
 def _inner(row: HostRow) -> CodeLine | None:
     """Return the innermost line, where that is not the call itself."""
     return row.frames[0] if row.frames and row.frames[0] != row.begins else None
-
-
-def _acting(window: Window, rows: list[HostRow]) -> tuple[Evidence, ...]:
-    share = sum(row.share for row in rows)
-    measure = window.job.sampled(share)
-    return (Evidence.of("main thread: makes actions", measure),) if share else ()
 
 
 rule = Rule(

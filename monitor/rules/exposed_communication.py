@@ -46,10 +46,8 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice, own
 from whyidle.monitor.signals.window import Window
 
@@ -65,7 +63,6 @@ LEAST_ON_CPU: Final = 0.4
 BACK_ON_CPU: Final = (0.6, 0.95)
 # A backward pass takes about two thirds of what a device computes: no more than that can hide.
 BACKWARD: Final = 2 / 3
-MOST_PLACES: Final = 3
 # What two devices send each other is no reduction.
 BETWEEN_TWO: Final = frozenset({"SendRecv", "Send", "Recv", "CollectivePermute"})
 # Gradients are not what such devices wait for: larger buckets would change nothing.
@@ -104,26 +101,37 @@ def detect(window: Window) -> Verdict:
     """Judge the time in which a GPU only communicates."""
     if window.device == "cpu":
         return _on_cpu(window)
-    trace = window.gpu_trace
+    trace, part = window.gpu_trace, Slice.EXPOSED_COMM
     if trace is None:
-        return None if _is_alone(window) else window.lacks(Need.GPU_TRACE)
-    exposed = trace.share(Slice.EXPOSED_COMM)
+        worlds = [window.fact(name) for name in ("world_size", "devices_used")]
+        known = [world for world in worlds if isinstance(world, int)]
+        is_alone = bool(known) and max(known) <= 1
+        return None if is_alone else window.lacks(Need.GPU_TRACE)
+    exposed = trace.share(part)
     if exposed is None or exposed.value < LEAST:
         return None
-    evidence = tuple(_evidence(trace, exposed))
-    where = of_slice(window, Slice.EXPOSED_COMM)
-    if _between_two(trace) > 0.5:
+    measure, collectives = trace.measure, trace.answer.get("collectives", ())
+    whole = sum(device.get("comm_ns", 0) for device in trace.devices)
+    alone = sum(device.get("exposed_comm_ns", 0) for device in trace.devices)
+    count, took = sum(c["count"] for c in collectives), sum(c["total_ns"] for c in collectives)
+    is_counted = count and trace.steps
+    hidden, each = "communication hidden behind computing", "time of a collective"
+    evidence = Evidence.known(
+        {
+            "only communicating": exposed,
+            hidden: measure(1 - alone / whole, "ratio") if whole else None,
+            "collectives": measure(count / trace.steps, "1/step") if is_counted else None,
+            each: measure(took / count / 1e9, "s") if is_counted else None,
+        }
+    )
+    where = of_slice(window, part)
+    if sum(c["total_ns"] for c in collectives if c["kind"] in BETWEEN_TWO) > took / 2:
         title = "The device waits for what other devices send it"
-        part = Slice.EXPOSED_COMM
         return Found(None, evidence, where, part, Severity.MEDIUM, title, fixes=OF_PIPELINES)
-    return Found(_gain(trace, exposed), evidence, where, Slice.EXPOSED_COMM)
-
-
-def _is_alone(window: Window) -> bool:
-    """Tell whether there is nobody to communicate with."""
-    worlds = [window.fact(name) for name in ("world_size", "devices_used")]
-    known = [world for world in worlds if isinstance(world, int)]
-    return bool(known) and max(known) <= 1
+    # Half of it to all that the backward pass and its launches can hide.
+    room = BACKWARD * trace.taken(Slice.COMPUTE, Slice.IDLE_DISPATCH)
+    most = min(exposed.value, room)
+    return Found(Gain.between(BACK_LEAST * most, most), evidence, where, part)
 
 
 def _on_cpu(window: Window) -> Verdict:
@@ -141,44 +149,12 @@ def _on_cpu(window: Window) -> Verdict:
     return Found(
         Gain.between(low * (waits - error), high * (waits + error)),
         (Evidence.of("waiting in the exchange", window.job.sampled(waits)),),
-        own(host.lines(lambda row: row.doing is HostClass.FRAMEWORK_WAIT))[:MOST_PLACES],
+        own(host.lines(lambda row: row.doing is HostClass.FRAMEWORK_WAIT)),
         Slice.EXPOSED_COMM,
         title="Ranks exchange gradients after every batch",
         confidence=Confidence.INFERRED,
         fixes=OF_CPUS,
     )
-
-
-def _gain(trace: Traced, exposed: Measure) -> Gain:
-    """Return half of it to all that the backward pass and its launches can hide."""
-    beside = [trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH)]
-    room = BACKWARD * sum(part.value for part in beside if part is not None)
-    most = min(exposed.value, room)
-    return Gain.between(BACK_LEAST * most, most)
-
-
-def _between_two(trace: Traced) -> float:
-    """Return the share of the communication that is no reduction."""
-    times = {c["kind"]: c["total_ns"] for c in trace.answer.get("collectives", ())}
-    whole = sum(times.values())
-    return sum(ns for kind, ns in times.items() if kind in BETWEEN_TWO) / whole if whole else 0.0
-
-
-def _evidence(trace: Traced, exposed: Measure) -> list[Evidence]:
-    found = [Evidence.of("only communicating", exposed)]
-    whole = sum(device.get("comm_ns", 0) for device in trace.devices)
-    alone = sum(device.get("exposed_comm_ns", 0) for device in trace.devices)
-    if whole:
-        hidden = trace.measure(1 - alone / whole, "ratio")
-        found.append(Evidence.of("communication hidden behind computing", hidden))
-    collectives = trace.answer.get("collectives", ())
-    count = sum(c["count"] for c in collectives)
-    if count and trace.steps:
-        each = trace.measure(count / trace.steps, "1/step")
-        found.append(Evidence.of("collectives", each))
-        took = sum(c["total_ns"] for c in collectives) / count
-        found.append(Evidence.of("time of a collective", trace.measure(took / 1e9, "s")))
-    return found
 
 
 rule = Rule(

@@ -33,17 +33,15 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
-    Fix,
     Found,
-    Framework,
     Gain,
     Need,
     Severity,
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.cores import FULL, Cores, Runner, allowed
+from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.signals.cores import FULL, Runner, allowed
 from whyidle.monitor.signals.window import Window
 
 # Threads that wait for each core: one that has it to itself was found waiting 1% of the time, also
@@ -57,13 +55,12 @@ BACK_LEAST: Final = 0.4
 # A pool of threads that the whole machine has no room for is as slow there: 8 threads took as long
 # on two cores as on one. That is another fault, and no mask's.
 MOST_OF_A_POOL: Final = 1.25
-BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 CODE: Final = "os.sched_setaffinity(0, range(os.cpu_count()))  # before pools and workers start"
 
 
 def detect(window: Window) -> Verdict:
     """Judge the masks of the threads."""
-    job = window.job
+    job, account = window.job, window.core_account
     there, used = job.mean(m.HOST_CORES), job.mean(m.JOB_CPU)
     mask, waiting = job.mean(m.JOB_CORES_ALLOWED), job.mean(m.JOB_WAITING_THREADS)
     cores = allowed(job)
@@ -73,12 +70,16 @@ def detect(window: Window) -> Verdict:
     if mask.value >= there.value or limit < mask.value:
         # A limit that is tighter is another fault.
         return None
-    free = _free_elsewhere(window, cores, there.value)
+    busy, free = job.means.get(m.HOST_CPU), 0.0
+    if busy is not None:
+        free = there.value - cores.there - max(0.0, busy * there.value - cores.busy)
     if not cores.is_full or free < LEAST_FREE:
         return None
     wanted, gain = used.value + waiting.value, None
     there_is = mask.value + free
-    if _is_pool(window) and wanted > MOST_OF_A_POOL * there_is:
+    # It is rather threads of the main process that run than others of the job.
+    is_pool = account is not None and account.runs[Runner.THREADS] > account.runs[Runner.HELPERS]
+    if is_pool and wanted > MOST_OF_A_POOL * there_is:
         return None
     if waiting.value >= LEAST_WAITING * mask.value:
         gain = _gain(window, used.value, min(wanted, there_is))
@@ -97,49 +98,35 @@ def detect(window: Window) -> Verdict:
         severity=None if gain else Severity.INFO,
         confidence=Confidence.MEASURED if gain else Confidence.HINTED,
         title=f"The job may use {mask.value:.0f} of {there.value:.0f} cores, and they are full",
-        fixes=dict.fromkeys(BOTH, _fix(window, mask.value, there.value, wanted)),
+        fixes=both(_words(window, mask.value, there.value, wanted), CODE),
     )
-
-
-def _is_pool(window: Window) -> bool:
-    """Tell whether it is rather threads of the main process that run than others of the job."""
-    account = window.core_account
-    return account is not None and account.runs[Runner.THREADS] > account.runs[Runner.HELPERS]
-
-
-def _free_elsewhere(window: Window, cores: Cores, there: float) -> float:
-    busy = window.job.means.get(m.HOST_CPU)
-    return 0.0 if busy is None else there - cores.there - max(0.0, busy * there - cores.busy)
 
 
 def _gain(window: Window, used: float, then: float) -> Gain:
     """Return what comes back where the same work has more cores, as far as it divides."""
-    job, compute = window.job, window.share(Slice.COMPUTE)
-    serial = min(1.0, job.means.get(m.JOB_MAIN_THREAD, 0.0))
+    means = window.job.means
+    serial = min(1.0, means.get(m.JOB_MAIN_THREAD, 0.0))
     stays = max(used / then, serial if then > 1 else 0.0)
-    if window.device == "gpu" and compute is not None:
-        stays = max(stays, compute.value)
-    most = max(0.0, 1 - stays)
-    waits = max(job.means.get(m.JOB_MAIN_THREAD_WAIT, 0), job.means.get(m.JOB_LOADER_WAIT, 0))
+    most = max(0.0, min(1 - stays, window.not_computing))
+    waits = max(means.get(m.JOB_MAIN_THREAD_WAIT, 0), means.get(m.JOB_LOADER_WAIT, 0))
     return Gain.between(BACK_LEAST * min(most, waits), most)
 
 
-def _fix(window: Window, mask: float, there: float, wanted: float) -> Fix:
+def _words(window: Window, mask: float, there: float, wanted: float) -> str:
     # Who waits now and then for a hundredth of a core needs no other.
     needs = min(max(int(mask) + 1, round(wanted)), int(there))
     pid = "PID" if window.job.pid is None else window.job.pid
-    return Fix(
+    return (
         f"Give it {needs} cores: --cpus-per-task={needs} for sbatch and srun (--cpu-bind=none where"
         f" srun alone narrows it), --cpuset-cpus=0-{needs - 1} for Docker; at once:"
         f" taskset -apc 0-{int(there) - 1} {pid}. Or ask for no more than it has:"
-        f" OMP_NUM_THREADS={mask:.0f} num_workers={mask:.0f}.",
-        CODE,
+        f" OMP_NUM_THREADS={mask:.0f} num_workers={mask:.0f}."
     )
 
 
 rule = Rule(
     title="The job may use only some of the cores, and these are full",
     documents=("beyond the documents",),
-    fixes=dict.fromkeys(BOTH, Fix("Widen the mask, or run no more threads than it has.", CODE)),
+    fixes=both("Widen the mask, or run no more threads than it has.", CODE),
     detect=detect,
 )

@@ -30,12 +30,10 @@ D4 §7 (value_and_grad with has_aux).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import permutations
-from typing import Any, Final
+from typing import Final
 
-from whyidle.monitor.code.replaced import calls_of
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -44,14 +42,21 @@ from whyidle.monitor.core.finding import (
     Gain,
     Knows,
     Need,
-    Place,
     Verdict,
 )
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.account import HostAccount
-from whyidle.monitor.signals.feeding import IdlePass, idle_pass
+from whyidle.monitor.rules._programs import (
+    AS_OFTEN,
+    Program,
+    bytes_of,
+    calls_in,
+    compiled_at,
+    name_of,
+    products_of,
+)
+from whyidle.monitor.signals.feeding import idle_pass
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
@@ -66,8 +71,6 @@ ALIKE: Final = 0.1
 # the parameters beside them. The loss and some metrics are so many bytes at most.
 MOST_OF_A_STATE: Final = 3
 NUMBERS: Final = 64
-# In a trace one may be cut off at an end.
-AS_OFTEN: Final = 0.2
 # Smaller programs have no forward pass of a network in them.
 LEAST_FLOPS: Final = 10_000
 # Where the device is busy the forward pass gives back its share of the work. Elementwise operations
@@ -76,19 +79,14 @@ LEAST_FLOPS: Final = 10_000
 # network over points it took 1.3 times its share.
 OF_THE_WORK: Final = 0.6
 AT_MOST_OF_THE_WORK: Final = 1.35
-Program = Mapping[str, Any]
 
 
 def detect(window: Window) -> Verdict:
     """Judge pairs of programs of which one repeats a part of the other, and the lines of a loop."""
-    verdict = _of_programs(window)
-    if isinstance(verdict, Found) or window.host is None:
+    verdict, account = _of_programs(window), window.host
+    idle = None if isinstance(verdict, Found) or account is None else idle_pass(account)
+    if idle is None or account is None:
         return verdict
-    idle = idle_pass(window.host)
-    return verdict if idle is None else _of_samples(window, window.host, idle)
-
-
-def _of_samples(window: Window, account: HostAccount, idle: IdlePass) -> Found:
     error = account.error(idle.share)
     return Found(
         gain=comes_back(window, idle.share - error, idle.share + error, Side.HOST),
@@ -118,21 +116,19 @@ def _of_programs(window: Window) -> Verdict:
     often = _called(trace, backward, programs)
     work = sum(_flops(p) * _called(trace, p, programs) for p in programs) / often
     share = _flops(forward) / work
-    compute, dispatch = (trace.share(s) for s in (Slice.COMPUTE, Slice.IDLE_DISPATCH))
-    busy = sum(part.value for part in (compute, dispatch) if part is not None)
-    measure = window.job.measure
+    busy = trace.taken(Slice.COMPUTE, Slice.IDLE_DISPATCH)
+    measure, names = window.job.measure, [name_of(program) for program in pair]
+    most = 2 // len(set(names))
     return Found(
         gain=Gain.between(OF_THE_WORK * share * busy, AT_MOST_OF_THE_WORK * share * busy),
         evidence=(
             Evidence.of(
-                f"flops of the forward pass, {_name(forward)}", measure(_flops(forward), "count")
+                f"flops of the forward pass, {names[0]}", measure(_flops(forward), "count")
             ),
-            Evidence.of(
-                f"flops of its gradient, {_name(backward)}", measure(_flops(backward), "count")
-            ),
+            Evidence.of(f"flops of its gradient, {names[1]}", measure(_flops(backward), "count")),
             Evidence.of("of the work of a step", measure(share, "ratio")),
         ),
-        where=_where(window, pair),
+        where=own(at for name in dict.fromkeys(names) for at in compiled_at(window, name)[:most]),
         slice=Slice.COMPUTE,
     )
 
@@ -148,7 +144,7 @@ def _pairs(programs: list[Program], trace: Traced) -> Iterator[tuple[Program, Pr
             if (
                 _take_the_same(one, other)
                 and LEAST_RATIO <= ratio <= MOST_RATIO
-                and _products(one) < _products(other)
+                and products_of(one) < products_of(other)
             ):
                 yield one, other
 
@@ -158,38 +154,23 @@ def _take_the_same(forward: Program, backward: Program) -> bool:
 
     A step gives back what it renews: the parameters, and of each what its optimizer remembers.
     """
-    rest, renewed = _bytes(backward) - _bytes(forward), _bytes(backward, "output")
+    given, renewed = bytes_of(backward), bytes_of(backward, "output")
+    rest = given - bytes_of(forward)
     # Who gives back more than some numbers hands them on: a teacher, a network of targets.
-    states = range(1, MOST_OF_A_STATE + 1) if _bytes(forward, "output") <= NUMBERS else ()
+    states = range(1, MOST_OF_A_STATE + 1) if bytes_of(forward, "output") <= NUMBERS else ()
     more = (0.0, *(renewed * state / (state + 1) for state in states))
-    return any(abs(rest - each) <= ALIKE * _bytes(backward) for each in more)
+    return any(abs(rest - each) <= ALIKE * given for each in more)
 
 
 def _flops(program: Program) -> float:
     return 0.0 if program.get("loops") else float(program.get("flops") or 0)
 
 
-def _bytes(program: Program, of: str = "argument") -> float:
-    return float(program.get(f"{of}_bytes") or 0)
-
-
-def _products(program: Program) -> int:
-    return sum(program["products"].values())
-
-
-def _name(program: Program) -> str:
-    return str(program["name"]).removeprefix("jit_")
-
-
-def _calls(trace: Traced, name: str) -> int:
-    return trace.count(re.escape(f"PjitFunction({name})"))
-
-
-def _called(trace: Traced, program: Program, programs: list[Program]) -> float:
+def _called(trace: Traced, program: Program, programs: Sequence[Program]) -> float:
     """Return how often a program was called; those of one name are taken to share its calls."""
-    name = _name(program)
-    alike = sum(1 for each in programs if _name(each) == name and _flops(each) >= LEAST_FLOPS)
-    return _calls(trace, name) / max(1, alike)
+    name = name_of(program)
+    alike = sum(1 for each in programs if name_of(each) == name and _flops(each) >= LEAST_FLOPS)
+    return calls_in(trace, name) / max(1, alike)
 
 
 def _is_once_a_step(trace: Traced, number: float) -> bool:
@@ -198,17 +179,6 @@ def _is_once_a_step(trace: Traced, number: float) -> bool:
         return abs(number - trace.steps) <= max(1, AS_OFTEN * number)
     others = [call["count"] for call in trace.calls(r"PjitFunction\(.*\)")]
     return any(abs(number - other) <= max(1, AS_OFTEN * number) for other in others)
-
-
-def _where(window: Window, pair: tuple[Program, Program]) -> tuple[Place, ...]:
-    names = dict.fromkeys(_name(program) for program in pair)
-    most = 2 // len(names)
-    # A job that somebody attaches to has long compiled what it runs.
-    found = {
-        name: window.where_compiled(name, most) or tuple(calls_of(name, window.job.lines))[:most]
-        for name in names
-    }
-    return own(place for places in found.values() for place in places)
 
 
 rule = Rule(

@@ -44,21 +44,17 @@ def detect(window: Window) -> Verdict:
     if not any(readable(one.file) for one in compiled):
         return window.lacks(Need.SOURCE if compiled else Need.COMPILING)
     places = frozen(compiled)
-    if not places and lambdas(compiled):
-        return window.lacks(Need.SOURCE, "a lambda was compiled, which cannot be found there")
     if not places:
-        return None
-    age, seconds = window.job.age_s, window.job.seconds
-    lines = [(place, line_of(place.file, place.line) or "") for place in places[:3]]
+        why = "a lambda was compiled, which cannot be found there"
+        return window.lacks(Need.SOURCE, why) if lambdas(compiled) else None
+    job = window.job
     return Found(
         gain=None,
         evidence=(
-            Evidence.of(
-                "lines that draw while JAX traces", window.job.measure(len(places), "count")
-            ),
+            Evidence.of("lines that draw while JAX traces", job.measure(len(places), "count")),
             *(
-                Evidence(f"in '{place.function}'", line, "", "source", age, seconds)
-                for place, line in lines
+                job.said(f"in '{place.function}'", line_of(place.file, place.line) or "", "source")
+                for place in places[:3]
             ),
         ),
         where=own(places),

@@ -33,9 +33,9 @@ changes nothing on a GPU. D5's `torch.cuda.amp.autocast` is deprecated, its
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from whyidle.monitor.core.contracts.trace import KernelJson
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -53,8 +53,6 @@ from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# Less of the kernels' time is not worth a change of the arithmetic.
-LEAST: Final = 0.05
 # Of the products of graphs, whose sizes are not known: nearly all must be.
 MOSTLY: Final = 0.9
 PRODUCTS: Final = ("matmul", "convolution", "attention")
@@ -95,27 +93,31 @@ def detect(window: Window) -> Verdict:
     ran, work = trace.kernels, trace.share(Slice.COMPUTE)
     if not ran or not ran["total_ns"] or work is None:
         return window.lacks(Need.GPU_TRACE)
-    models = _models(window, trace)
-    if not all(models):
-        return window.lacks(Need.GPU_NAME)
+    models = [device["model"] or "" for device in trace.devices]
+    backs = _from_f32(window, models if all(models) else _by_driver(window))
     full, tf32 = _share(trace, ("f32", "f64")), _share(trace, ("tf32",))
-    backs = [back for model in models if (back := _from_f32(model)) is not None]
-    if full + tf32 < LEAST or len(backs) < len(models):
+    # Less of the kernels' time is not worth a change of the arithmetic.
+    if full + tf32 < Severity.MEDIUM.least or not backs:
         return None
     other = _share(trace, ("f32",), products=False)
     parts = ((full, min(backs)), (tf32, FROM_TF32), (other, OTHERS))
     low, high = (work.value * sum(part * back[i] for part, back in parts) for i in (0, 1))
     cores = ran["tensor_core_share"]
-    evidence = [
-        Evidence.of("products in float32", trace.measure(full, "ratio")),
-        Evidence.of("products in TF32", trace.measure(tf32, "ratio")),
-    ]
-    if cores:
-        evidence.append(Evidence.of("kernels on tensor cores", trace.measure(cores[1], "ratio")))
     return Found(
         gain=Gain.between(low, high),
-        evidence=tuple(evidence),
-        where=_where(trace),
+        evidence=Evidence.known(
+            {
+                "products in float32": trace.measure(full, "ratio"),
+                "products in TF32": trace.measure(tf32, "ratio"),
+                "kernels on tensor cores": trace.measure(cores[1], "ratio") if cores else None,
+            }
+        ),
+        # The lines that compute products, by the names of their calls.
+        where=own(
+            Place(p["file"], p["line"] or 0, p["function"], p["share"])
+            for p in trace.places(Slice.COMPUTE)
+            if any(_MULTIPLIES.search(call["name"]) for call in p.get("calls", ()))
+        ),
         slice=Slice.COMPUTE,
     )
 
@@ -127,67 +129,47 @@ def _of_graphs(window: Window) -> Verdict:
         return window.lacks(Need.GPU_TRACE)
     counts = {str(dtype): n for dtype, n in products.items() if isinstance(n, int)}
     full, whole = counts.get("float32", 0), sum(counts.values())
-    if not whole or full < MOSTLY * whole:
+    if not whole or full < MOSTLY * whole or not _from_f32(window, _by_driver(window)):
         return None
-    models = _by_driver(window)
-    if not all(models):
-        return window.lacks(Need.GPU_NAME)
-    if any(_from_f32(model) is None for model in models):
-        return None
-    job, policy = window.job, window.fact("dtype_policy")
+    job, policy, title = window.job, window.fact("dtype_policy"), None
     evidence = [
         Evidence.of("products in float32", job.measure(full, "count")),
         Evidence.of("products", job.measure(whole, "count")),
     ]
-    is_late = isinstance(policy, str) and policy.startswith("mixed_")
-    if is_late:
+    if isinstance(policy, str) and policy.startswith("mixed_"):
         evidence.append(Evidence("Keras' policy", policy, "", "agent", job.age_s))
+        title = f"The policy {policy} was set once the model was built: it computes in float32"
     return Found(
         None,
         tuple(evidence),
-        severity=Severity.MEDIUM if is_late else Severity.LOW,
+        severity=Severity.MEDIUM if title else Severity.LOW,
         confidence=Confidence.INFERRED,
-        title=f"The policy {policy} was set once the model was built: it computes in float32"
-        if is_late
-        else None,
+        title=title,
         frameworks=("tensorflow",),
     )
 
 
 def _by_driver(window: Window) -> list[str]:
-    return [gpu.name or "" for gpu in window.job.gpus if gpu.owned] or [""]
+    return [gpu.name or "" for gpu in window.gpus] or [""]
 
 
-def _models(window: Window, trace: Traced) -> list[str]:
-    """Return the names of the GPUs, by the trace or by the driver."""
-    named = [device["model"] or "" for device in trace.devices]
-    return named if all(named) else _by_driver(window)
+def _from_f32(window: Window, models: Sequence[str]) -> list[tuple[float, float]]:
+    """Return what part of a product comes back on each GPU; none: one has no such tensor cores.
 
-
-def _from_f32(model: str) -> tuple[float, float] | None:
-    """Return what part of a product comes back; ``None``: no such tensor cores, as far as known."""
-    return next((back for like, back in FROM_F32 if like.search(model)), None)
-
-
-def _where(trace: Traced) -> tuple[Place, ...]:
-    """Return the lines that compute products, by the names of their calls."""
-    return own(
-        Place(p["file"], p["line"] or 0, p["function"], p["share"])
-        for p in trace.places(Slice.COMPUTE)
-        if any(_MULTIPLIES.search(call["name"]) for call in p.get("calls", ()))
-    )
+    Raises ``Lacking`` where one has no name.
+    """
+    window.needed(all(models) or None, Need.GPU_NAME)
+    backs = [next((back for like, back in FROM_F32 if like.search(x)), None) for x in models]
+    known = [back for back in backs if back is not None]
+    return known if len(known) == len(backs) else []
 
 
 def _share(trace: Traced, dtypes: tuple[str, ...], *, products: bool = True) -> float:
     """Return what part of the kernels' time, without communication, is of these types."""
     kernels = [k for k in trace.answer["top_kernels"] if k["family"] != "communication"]
     whole = sum(kernel["total_ns"] for kernel in kernels) or 1
-    mine = (k["total_ns"] for k in kernels if _is(k, dtypes, products=products))
-    return float(sum(mine) / whole)
-
-
-def _is(kernel: KernelJson, dtypes: tuple[str, ...], *, products: bool) -> bool:
-    return kernel["dtype"] in dtypes and (kernel["family"] in PRODUCTS) is products
+    mine = [k for k in kernels if k["dtype"] in dtypes and (k["family"] in PRODUCTS) is products]
+    return float(sum(k["total_ns"] for k in mine) / whole)
 
 
 rule = Rule(

@@ -39,16 +39,13 @@ from typing import Final
 
 from whyidle.monitor.code import source
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
-from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import in_script, is_julia, of_slice, seen
 from whyidle.monitor.signals.window import Window
 
-# Below this the collector is not worth a person's time; "low" in the contract.
-LEAST: Final = 0.01
 # Objects in circles must be collected by somebody: of jobs that make them half came back. All of it
 # does where none are made any more.
 BACK_LEAST: Final = 0.5
@@ -75,16 +72,41 @@ def detect(window: Window) -> Verdict:
     pauses = window.needed(
         window.share(Slice.IDLE_GC) if m.JOB_GC_PAUSE in window.job.means else None, Need.INSIDE
     )
-    if max(pauses.value, _of_ranks(window)) < LEAST:
+    takes, rate = pauses.value, window.job.mean(m.PROCESS_GC_COLLECTIONS)
+    # Ranks collect when they like, and all wait for each of them, one after the other at most.
+    ranks = [each.means.get(m.PROCESS_GC_PAUSE, 0.0) for each in window.job.ranks_seen]
+    together = sum(ranks) if len(ranks) > 1 else 0.0
+    if max(takes, together) < Severity.LOW.least:
         return None
     asked, whose = _asked(window), "Julia" if is_julia(window) else "Python"
-    title = f"The job has {whose} collect garbage in its loop" if asked else None
+    least, most = takes * (ASKED_BACK_LEAST if asked else BACK_LEAST), takes
+    if rate is None or takes >= rate.value * FULL_S:
+        # The rest takes longer for collections in between. What comes late slept no longer than
+        # the collection.
+        is_late = window.device == "cpu" and window.uses("jax")
+        late = LATE_THREADS if is_late else COLD_CACHES
+        most += min(takes if is_late else MOST_REFILLED * takes, late * (1 - takes))
+    if window.host is None or together > most:
+        gain = Gain.between(least, max(most, together))
+    else:
+        gain = comes_back(window, least, most, Side.HOST)
+    each = replace(pauses, value=takes / rate.value, unit="s") if rate and rate.value else None
+    several = f"in the collectors of {len(ranks)} ranks, which come in turns"
+    title = f"{whose}'s garbage collector stops the job" if whose == "Julia" else None
     return Found(
-        gain=_gain(window, pauses, asked=bool(asked)),
-        evidence=tuple(_evidence(window, pauses)),
+        gain=gain,
+        evidence=Evidence.known(
+            {
+                "time in the collector": pauses,
+                several: replace(pauses, value=together) if together > takes else None,
+                "collections": rate if each else None,
+                "one collection on average": each,
+                "collections of all objects": window.job.mean(m.PROCESS_GC_FULL),
+            }
+        ),
         where=asked or of_slice(window, Slice.IDLE_GC),
         slice=Slice.IDLE_GC,
-        title=title or (f"{whose}'s garbage collector stops the job" if whose == "Julia" else None),
+        title=f"The job has {whose} collect garbage in its loop" if asked else title,
     )
 
 
@@ -102,64 +124,21 @@ def _asked(window: Window) -> tuple[Place, ...]:
     )
 
 
-def _gain(window: Window, pauses: Measure, *, asked: bool) -> Gain:
-    rate = window.job.mean(m.PROCESS_GC_COLLECTIONS)
-    least = ASKED_BACK_LEAST if asked else BACK_LEAST
-    most = pauses.value
-    # Ranks collect when they like, and all wait for each of them, one after the other at most.
-    together = _of_ranks(window)
-    if rate is None or pauses.value >= rate.value * FULL_S:
-        most += _slowed(window, pauses.value)
-    if window.host is None or together > most:
-        return Gain.between(pauses.value * least, max(most, together))
-    return comes_back(window, pauses.value * least, most, Side.HOST)
-
-
-def _of_ranks(window: Window) -> float:
-    """Return the shares of all ranks that were seen, added up; none where there is only one."""
-    shares = [each.means.get(m.PROCESS_GC_PAUSE, 0.0) for each in window.job.ranks_seen]
-    return sum(shares) if len(shares) > 1 else 0.0
-
-
-def _slowed(window: Window, pauses: float) -> float:
-    """Return how much of the time the rest takes longer for collections in between."""
-    rest = 1 - pauses
-    if window.device == "cpu" and window.uses("jax"):
-        # What comes late slept no longer than that.
-        return min(pauses, LATE_THREADS * rest)
-    return min(MOST_REFILLED * pauses, COLD_CACHES * rest)
-
-
-def _evidence(window: Window, pauses: Measure) -> list[Evidence]:
-    found = [Evidence.of("time in the collector", pauses)]
-    if (together := _of_ranks(window)) > pauses.value:
-        several = f"in the collectors of {len(window.job.ranks_seen)} ranks, which come in turns"
-        found.append(Evidence.of(several, replace(pauses, value=together)))
-    rate = window.job.mean(m.PROCESS_GC_COLLECTIONS)
-    if rate is not None and rate.value:
-        found.append(Evidence.of("collections", rate))
-        each = replace(pauses, value=pauses.value / rate.value, unit="s")
-        found.append(Evidence.of("one collection on average", each))
-    if (full := window.job.mean(m.PROCESS_GC_FULL)) is not None:
-        found.append(Evidence.of("collections of all objects", full))
-    return found
-
-
-_PYTHON: Final = """\
+rule = Rule(
+    title="Python's garbage collector stops the job",
+    documents=("D2 §1",),
+    fixes={
+        **both(
+            "Freeze what is alive after set-up, and collect seldom.",
+            """\
 gc.collect()
 gc.freeze()  # once, when data and model are there: not looked at again
 gc.set_threshold(50_000, 10, 10)
 for step, batch in enumerate(batches):
     train(batch)
     if step % 1000 == 999:
-        gc.collect()"""
-
-rule = Rule(
-    title="Python's garbage collector stops the job",
-    documents=("D2 §1",),
-    fixes={
-        "pytorch": Fix("Freeze what is alive after set-up, and collect seldom.", _PYTHON),
-        "jax": Fix("Freeze what is alive after set-up, and collect seldom.", _PYTHON),
+        gc.collect()""",
+        ),
         "flux": Fix(
             "Collect the young objects every few steps, and all of them seldom.",
             """\

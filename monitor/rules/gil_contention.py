@@ -25,19 +25,14 @@ Beyond the documents: they speak of loaders with processes.
 
 from __future__ import annotations
 
-from typing import Final
-
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Place, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Place, Severity, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
-
-# Each thread that now and then runs Python takes the lock for moments.
-LEAST: Final = 0.05
 
 
 def detect(window: Window) -> Verdict:
@@ -45,7 +40,8 @@ def detect(window: Window) -> Verdict:
     account = window.sampled
     locked = account.share(HostClass.LOCK)
     error = account.error(locked)
-    if locked - error < LEAST:
+    # Each thread that now and then runs Python takes the lock for moments.
+    if locked - error < Severity.MEDIUM.least:
         return None
     # Who gets the lock still has to get a core.
     delay = window.job.means.get(m.JOB_MAIN_THREAD_WAIT, 0.0)
@@ -61,14 +57,14 @@ def detect(window: Window) -> Verdict:
     )
 
 
-_CODE: Final = """\
-worker = multiprocessing.get_context("spawn").Process(target=prepare, args=(queue,), daemon=True)
-worker.start()  # not: threading.Thread(target=prepare, ...)"""
-_TEXT: Final = "Give that work to a process of its own, which has a lock of its own."
-
 rule = Rule(
     title="A thread of the job keeps Python's lock from the one that trains",
     documents=("beyond the documents",),
-    fixes={"pytorch": Fix(_TEXT, _CODE), "jax": Fix(_TEXT, _CODE)},
+    fixes=both(
+        "Give that work to a process of its own, which has a lock of its own.",
+        """\
+worker = multiprocessing.get_context("spawn").Process(target=prepare, args=(queue,), daemon=True)
+worker.start()  # not: threading.Thread(target=prepare, ...)""",
+    ),
     detect=detect,
 )

@@ -30,11 +30,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.core.finding import Evidence, Found, Need, Severity, Verdict
+from whyidle.monitor.rules import Kind, Rule, both
 from whyidle.monitor.signals.window import Window
 
-XID, LOST = "xid", "gpu_lost"
 PROGRAM = (
     "It is most likely the program's: run it under compute-sanitizer, and look at custom kernels."
 )
@@ -78,34 +77,35 @@ _GPU = re.compile(r"GPU (\d+(?::\d+)?)")
 
 def detect(window: Window) -> Verdict:
     """Look for errors that the driver reported."""
-    errors = [*window.job.events.get(LOST, ()), *window.job.events.get(XID, ())]
+    job = window.job
+    errors = [*job.events.get("gpu_lost", ()), *job.events.get("xid", ())]
     if not errors:
-        return None if window.job.gpus else window.lacks(Need.GPU)
-    worst = min(errors, key=lambda error: _order(window, error))
-    code = worst.get("code")
-    meaning, then = _meaning(code)
-    number = f" (XID {code})" if isinstance(code, int) else ""
+        return None if job.gpus else window.lacks(Need.GPU)
+
+    def order(error: Mapping[str, Any]) -> tuple[bool, ...]:
+        # A lost GPU first, by the words of the driver where it has any, one's own before others'.
+        # Then the errors that are no consequence of another.
+        code = error.get("code")
+        return code not in GONE, not _is_mine(window, error), code is None, code in FOLLOWING
+
+    worst = min(errors, key=order)
+    code, number = worst.get("code"), ""
+    meaning, then = UNKNOWN
+    if code is None:
+        meaning, then = "it is lost, the driver no longer reaches it", REBOOT
+    elif isinstance(code, int):
+        (meaning, then), number = MEANINGS.get(code, UNKNOWN), f" (XID {code})"
+    said = dict.fromkeys(str(error.get("text", "")) for error in errors)
     return Found(
         gain=None,
-        evidence=tuple(_evidence(window, errors, then)),
+        evidence=(
+            *(job.said("the driver said", text, "nvml") for text in list(said)[:3]),
+            Evidence.of("errors", job.measure(len(errors), "count", "nvml")),
+            Evidence("what to do first", then, "", "NVIDIA's XID catalogue"),
+        ),
         severity=Severity.HIGH if _is_mine(window, worst) else Severity.MEDIUM,
         title=f"GPU {_index(worst) or '?'}: {meaning}{number}",
     )
-
-
-def _order(window: Window, error: Mapping[str, Any]) -> tuple[bool, ...]:
-    """A lost GPU first, by the words of the driver where it has any, one's own before others'.
-
-    Then the errors that are no consequence of another.
-    """
-    code = error.get("code")
-    return code not in GONE, not _is_mine(window, error), code is None, code in FOLLOWING
-
-
-def _meaning(code: object) -> tuple[str, str]:
-    if code is None:
-        return "it is lost, the driver no longer reaches it", REBOOT
-    return MEANINGS.get(code, UNKNOWN) if isinstance(code, int) else UNKNOWN
 
 
 def _index(error: Mapping[str, Any]) -> str | None:
@@ -115,26 +115,14 @@ def _index(error: Mapping[str, Any]) -> str | None:
 
 def _is_mine(window: Window, error: Mapping[str, Any]) -> bool:
     """Tell whether it is a GPU of the job; where that is not known, it may be."""
-    owned = {gpu.index for gpu in window.job.gpus if gpu.owned}
-    index = _index(error)
+    owned, index = {gpu.index for gpu in window.gpus}, _index(error)
     return not owned or index is None or index in owned
 
-
-def _evidence(window: Window, errors: list[Mapping[str, Any]], then: str) -> list[Evidence]:
-    job = window.job
-    said = list(dict.fromkeys(str(error.get("text", "")) for error in errors))
-    found = [Evidence("the driver said", s, "", "nvml", job.age_s, job.seconds) for s in said[:3]]
-    found.append(Evidence.of("errors", job.measure(len(errors), "count", "nvml")))
-    found.append(Evidence("what to do first", then, "", "NVIDIA's XID catalogue"))
-    return found
-
-
-_SAVE: Final = Fix("Save a checkpoint if the job still answers, then do what the error asks for.")
 
 rule = Rule(
     title="A GPU reported an error",
     documents=("beyond the documents",),
-    fixes={"pytorch": _SAVE, "jax": _SAVE},
+    fixes=both("Save a checkpoint if the job still answers, then do what the error asks for."),
     detect=detect,
     kind=Kind.ERROR,
 )

@@ -32,20 +32,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.code.growing import Loop, caching_loops, grown_at
+from whyidle.monitor.code.growing import caching_loops, grown_at
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
     Fix,
     Found,
-    Place,
     Severity,
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.account import HostRow
+from whyidle.monitor.signals.account import HostRow, by_line
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -62,41 +61,35 @@ _IN_STEPS: Final = frozenset({Phase.STEP, Phase.PERIODIC})
 def detect(window: Window) -> Verdict:
     """Judge loops that generate."""
     account = window.sampled
-    shares: dict[CodeLine, float] = {}
-    has_cache = False
     caching = caching_loops(row.frames for row in account.rows if row.phase in _IN_STEPS)
-    for row in account.rows:
-        line = _line(row) or next((caching[x] for x in caching if _is_in(x, row)), None)
-        has_cache = has_cache or row.phase is Phase.GENERATION or line in caching.values()
-        if line is not None:
-            shares[line] = shares.get(line, 0.0) + row.share
-    share = sum(shares.values())
+
+    def line_of(row: HostRow) -> CodeLine | None:
+        if row.phase is Phase.GENERATION and row.begins is not None:
+            return row.begins
+        if row.phase not in _IN_STEPS:
+            return None
+        in_loop = (caching[loop] for loop in caching if any(map(loop.has, row.frames)))
+        return grown_at(row.frames) or next(in_loop, None)
+
+    lines = {row: line_of(row) for row in account.rows}
+    where = by_line(account.rows, lines.get)
+    share = sum(place.share or 0.0 for place in where)
     compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
     if share < LEAST or (compute is not None and compute.value >= BUSY):
         return None
+    has_cache = any(
+        row.phase is Phase.GENERATION or line in caching.values() for row, line in lines.items()
+    )
     # Where a GPU is seen to wait it costs; on a CPU all that is computed again does.
     costs = compute is not None or (window.device == "cpu" and not has_cache)
-    where = (Place(*line, part) for line, part in sorted(shares.items(), key=lambda x: -x[1]))
+    measures = {"main thread: generates": window.job.sampled(share), "the GPU computes": compute}
     return Found(
         gain=None,
-        evidence=(
-            Evidence.of("main thread: generates", window.job.sampled(share)),
-            *(() if compute is None else (Evidence.of("the GPU computes", compute),)),
-        ),
+        evidence=Evidence.known(measures),
         where=own(where),
         severity=Severity.MEDIUM if costs and share >= MUCH else Severity.LOW,
         confidence=Confidence.INFERRED,
     )
-
-
-def _line(row: HostRow) -> CodeLine | None:
-    if row.phase is Phase.GENERATION:
-        return row.begins
-    return grown_at(row.frames) if row.phase in _IN_STEPS else None
-
-
-def _is_in(loop: Loop, row: HostRow) -> bool:
-    return row.phase in _IN_STEPS and any(map(loop.has, row.frames))
 
 
 rule = Rule(

@@ -32,16 +32,14 @@ Beyond the documents: they speak of frameworks, and this is your own code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Final
 
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
-    Fix,
     Found,
-    Gain,
     Knows,
     Place,
     Severity,
@@ -49,63 +47,73 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import serving
-from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow, by_line
+from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow, by_line, ranked
 from whyidle.monitor.signals.asides import is_aside
 from whyidle.monitor.signals.cores import RUNNERS, Runner
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.recorded import Helper
-from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.user_lines import MOST, own
 from whyidle.monitor.signals.window import Window
-
-# Every program has some code around its steps: less is not worth a person's time.
-LEAST: Final = 0.05
-MOST_PLACES: Final = 3
 
 
 def detect(window: Window) -> Verdict:
     """Judge the function of the user's that most of the host's own work is in."""
-    account = window.sampled
-    account = serving.own(window, account)
+    job, account = window.job, serving.own(window, window.sampled)
     rows = _of_one_place(account)
-    surely = sum(row.share for row in rows if _is_own(account, row))
-    if surely < LEAST:
+    mine = [row for row in rows if _is_own(account, row)]
+    surely = sum(row.share for row in mine)
+    # Every program has some code around its steps: less is not worth a person's time.
+    if surely < Severity.MEDIUM.least:
         return None
-    unclear = sum(row.share for row in rows if not _is_own(account, row))
+    who, of = "main thread", "the main thread's time"
     if window.serves:
-        return _of_server(window, account, rows, surely)
-    gain = _gain(window, account, surely, unclear)
-    if gain.high < LEAST:
-        return None
-    helpers = _helpers(window, rows)
-    return Found(
-        gain=gain,
-        evidence=(*_evidence(window, rows), *_of_helpers(window, helpers)),
-        where=(*_where(account, rows), *_in_helpers(helpers)),
-        slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
-        confidence=Confidence.INFERRED,
-        title=_title(account, rows, surely),
-        knows=Knows.LINES,
-        rows=_named(account, rows),
-    )
-
-
-def _of_server(
-    window: Window, account: HostAccount, rows: Sequence[HostRow], surely: float
-) -> Found:
-    """Say what takes the time of requests or orders: nothing is known of how many there are."""
-    return Found(
+        who, of = "at work", "the time at work"
+    takes, worst = f"takes {surely:.0%} of {of}", mine[0]
+    title = f"{worst.frames[0].function}() {takes}: {HOST_LOOKS[worst.doing].words}"
+    if is_aside(account, worst):
+        title = f"{WORDS[worst.phase].capitalize()} {takes}"
+    sums: dict[HostClass, float] = {}
+    for row in rows:
+        sums[row.doing] = sums.get(row.doing, 0.0) + row.share
+    found = Found(
         gain=None,
-        evidence=tuple(_evidence(window, rows, "at work")),
-        where=_where(account, rows),
+        evidence=tuple(
+            Evidence.of(f"{who}: {HOST_LOOKS[doing].words}", job.sampled(share))
+            for doing, share in sums.items()
+        ),
+        where=by_line(mine, lambda row: _place(account, row))[:MOST],
         confidence=Confidence.INFERRED,
-        severity=Severity.INFO,
-        title=_title(account, rows, surely, "the time at work"),
+        title=title,
         knows=Knows.LINES,
-        fixes={},
+    )
+    if window.serves:
+        # Nothing is known of how many requests or orders there are.
+        return replace(found, severity=Severity.INFO, fixes={})
+    most = surely + sum(row.share for row in rows if not _is_own(account, row))
+    low, high = surely - account.error(surely), most + account.error(most)
+    gain = comes_back(window, low, high, Side.HOST)
+    if gain.high < Severity.MEDIUM.least:
+        return None
+    helpers = _awaited(window, rows)
+    cores = {
+        f"{RUNNERS[who]}, meanwhile": job.measure(sum(x.cores for x in some), "cores", "procfs")
+        for who, some in helpers.items()
+        if some
+    }
+    named = {(place.file, place.line) for place in found.where}
+    return replace(
+        found,
+        gain=gain,
+        evidence=(*found.evidence, *Evidence.known(cores)),
+        where=(*found.where, *_in_helpers(chain.from_iterable(helpers.values()))),
+        slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
+        rows=frozenset(
+            row for row in mine if (at := _place(account, row)) and (at.file, at.line) in named
+        ),
     )
 
 
@@ -136,48 +144,7 @@ def _of_one_place(account: HostAccount) -> list[HostRow]:
     return rows[max(sums, key=lambda key: sums[key])] if sums else []
 
 
-def _title(
-    account: HostAccount, rows: Sequence[HostRow], share: float, of: str = "the main thread's time"
-) -> str:
-    worst = next(row for row in rows if _is_own(account, row))
-    takes = f"takes {share:.0%} of {of}"
-    if is_aside(account, worst):
-        return f"{WORDS[worst.phase].capitalize()} {takes}"
-    return f"{worst.frames[0].function}() {takes}: {HOST_LOOKS[worst.doing].words}"
-
-
-def _gain(window: Window, account: HostAccount, surely: float, unclear: float) -> Gain:
-    low, high = (surely - account.error(surely), surely + unclear + account.error(surely + unclear))
-    return comes_back(window, low, high, Side.HOST)
-
-
-def _evidence(
-    window: Window, rows: Sequence[HostRow], who: str = "main thread"
-) -> tuple[Evidence, ...]:
-    sums: dict[HostClass, float] = {}
-    for row in rows:
-        sums[row.doing] = sums.get(row.doing, 0.0) + row.share
-    return tuple(
-        Evidence.of(f"{who}: {HOST_LOOKS[doing].words}", window.job.sampled(share))
-        for doing, share in sums.items()
-    )
-
-
-def _where(account: HostAccount, rows: Sequence[HostRow]) -> tuple[Place, ...]:
-    mine = (row for row in rows if _is_own(account, row))
-    return by_line(mine, lambda row: _place(account, row))[:MOST_PLACES]
-
-
-def _named(account: HostAccount, rows: Sequence[HostRow]) -> frozenset[HostRow]:
-    """Return the rows whose lines are named."""
-    lines = {(place.file, place.line) for place in _where(account, rows)}
-    mine = (row for row in rows if _is_own(account, row))
-    return frozenset(
-        row for row in mine if (at := _place(account, row)) and (at.file, at.line) in lines
-    )
-
-
-def _helpers(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helper]]:
+def _awaited(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helper]]:
     """Return whom the thread may wait for there, if that is what it does."""
     waits = sum(row.share for row in rows if row.doing is HostClass.WAIT)
     if 2 * waits < sum(row.share for row in rows):
@@ -188,38 +155,28 @@ def _helpers(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helpe
         Runner.THREADS: [Helper(threads, job.threads)],
         Runner.HELPERS: list(job.helpers),
     }
-    return {who: [x for x in some if x.cores >= LEAST] for who, some in found.items()}
+    least = Severity.MEDIUM.least
+    return {who: [x for x in some if x.cores >= least] for who, some in found.items()}
 
 
-def _of_helpers(window: Window, helpers: Mapping[Runner, Sequence[Helper]]) -> Iterator[Evidence]:
-    for who, some in helpers.items():
-        if some:
-            cores = window.job.measure(sum(each.cores for each in some), "cores", "procfs")
-            yield Evidence.of(f"{RUNNERS[who]}, meanwhile", cores)
-
-
-def _in_helpers(helpers: Mapping[Runner, Sequence[Helper]]) -> tuple[Place, ...]:
+def _in_helpers(helpers: Iterable[Helper]) -> tuple[Place, ...]:
     """Return the lines of the user's at which these are found most, with shares of their time."""
     shares: dict[CodeLine, float] = {}
-    for each in chain.from_iterable(helpers.values()):
-        for line in each.lines:
-            at = CodeLine(line.file, line.line, line.function)
-            shares[at] = max(shares.get(at, 0.0), line.share)
-    most = sorted(shares.items(), key=lambda item: -item[1])
-    return own(Place(*line, share) for line, share in most)[:MOST_PLACES]
+    for line in chain.from_iterable(each.lines for each in helpers):
+        at = CodeLine(line.file, line.line, line.function)
+        shares[at] = max(shares.get(at, 0.0), line.share)
+    return own(ranked(shares.items()))
 
-
-_TEXT: Final = (
-    "Do it less often, in a thread or process of its own, or with arrays at once. The gain is what"
-    " comes back if it cost nothing."
-)
-_CODE: Final = """\
-if step % 100 == 0:
-    background.submit(report, step)  # concurrent.futures.ThreadPoolExecutor(1)"""
 
 rule = Rule(
     title="Code of the job's own on the host takes the time",
     documents=("beyond the documents",),
-    fixes={"pytorch": Fix(_TEXT, _CODE), "jax": Fix(_TEXT, _CODE)},
+    fixes=both(
+        "Do it less often, in a thread or process of its own, or with arrays at once. The gain is"
+        " what comes back if it cost nothing.",
+        """\
+if step % 100 == 0:
+    background.submit(report, step)  # concurrent.futures.ThreadPoolExecutor(1)""",
+    ),
     detect=detect,
 )

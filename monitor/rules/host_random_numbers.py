@@ -44,13 +44,12 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._kinds import BEYOND_CHANCE
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.window import Window
 
-# Smaller shares are within the error of some hundred stack samples.
-LEAST_SHARE: Final = 0.03
 # What comes back on a CPU, by what one number takes (``benchmarks/unit_costs.py``): NumPy 9 to 21
 # ns, PyTorch 3 to 5, so that a seventh to a half of NumPy's time stays, and what copies go with it;
 BACK_LEAST, BACK_MOST = 0.5, 0.95
@@ -93,27 +92,27 @@ def detect(window: Window) -> Verdict:
     """Judge the lines that draw."""
     doing = window.needed(drawing(window.job), Need.INSIDE)
     share = doing.share.value
-    if share < LEAST_SHARE:
-        return None
-    error = step_samples(window.job).error(share)
+    error, trace = step_samples(window.job).error(share), window.trace
     # A look or two at such a line may be chance.
-    if share <= error:
+    if share < BEYOND_CHANCE or share <= error:
         return None
-    evidence = [Evidence.of("main thread draws random numbers", doing.share)]
-    if window.trace is not None:
-        idle = window.trace.measure(1.0 - busy(window.trace), "ratio")
-        evidence.append(Evidence.of("device idle", idle))
     is_deque = any(_is_of_a_deque(place) for place in doing.where[:1])
     # Whatever the numbers themselves cost, and wherever they could be drawn.
     least, most = (OF_DEQUE_LEAST, OF_DEQUE_MOST) if is_deque else _back(window, doing)
     gain = comes_back(window, least * (share - error), most * min(1.0, share + error), Side.HOST)
-    if gain.high < LEAST_SHARE:
+    if gain.high < BEYOND_CHANCE:
         return None
+    part = idle_slice(trace)
+    if window.device != "gpu":
+        # What follows the numbers in PyTorch, as a conversion, counts as work. JAX is not even
+        # called.
+        part = Slice.IDLE_DISPATCH if window.uses("pytorch") else Slice.IDLE_UNKNOWN
+    idle = None if trace is None else trace.measure(1.0 - busy(trace), "ratio")
     return Found(
         gain,
-        tuple(evidence),
+        Evidence.known({"main thread draws random numbers": doing.share, "device idle": idle}),
         doing.where,
-        _slice(window),
+        part,
         confidence=Confidence.INFERRED,
         title=DEQUE if is_deque else None,
         fixes=dict.fromkeys(FRAMEWORKS, OF_A_DEQUE) if is_deque else None,
@@ -153,14 +152,6 @@ def _is_large_deque(value: ast.expr) -> bool:
             return False
         case _:
             return last(value) == "deque"
-
-
-def _slice(window: Window) -> Slice:
-    """Return what a trace calls the time in which the host draws."""
-    if window.device == "gpu":
-        return idle_slice(window.trace)
-    # What follows the numbers in PyTorch, as a conversion, counts as work. JAX is not even called.
-    return Slice.IDLE_DISPATCH if window.uses("pytorch") else Slice.IDLE_UNKNOWN
 
 
 def _back(window: Window, doing: Activity) -> tuple[float, float]:

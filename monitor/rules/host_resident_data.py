@@ -26,9 +26,8 @@ argument of `device_put` says today is a device, or a `NamedSharding`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from whyidle.monitor.code.renewed import made_anew, stays
 from whyidle.monitor.core import metrics as m
@@ -44,9 +43,9 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._programs import AS_OFTEN, Program, bytes_of, calls_in, name_of
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
@@ -59,19 +58,12 @@ LEAST_COPIES: Final = 0.5
 LEAST_SHARE: Final = 0.03
 # Less is a batch, or a table, that takes a fraction of a millisecond.
 LEAST_BYTES: Final = 4 << 20
-# Of samples: a batch that is new in each step takes less, unless it is large beside the work.
-LEAST_OF_SAMPLES: Final = 0.05
-# Of what surely is the same each time.
-LEAST_OF_SAME: Final = 0.01
 # What stays of copies that only run by themselves: the next wait.
 BACK_LEAST: Final = 0.7
 # Bytes a second that a CPU backend copies into memory that is new each time (measured: 3 GB/s).
 SLOW, FAST = 2e9, 4e9
 # What is left of the work on a CPU when nothing is copied beside it (measured, of one job: 0.55).
 SHORTER: Final = 0.55
-# In a trace one call may be cut off at an end.
-AS_OFTEN: Final = 0.2
-Program = Mapping[str, Any]
 
 
 def detect(window: Window) -> Verdict:
@@ -90,26 +82,26 @@ def _of_samples(window: Window) -> Found | None:
     account = window.host
     if account is None or not window.uses("jax"):
         return None
-    # A batch that is new in each step has to be copied in each step.
+    # A batch that is new in each step has to be copied in each step: it takes less, unless it is
+    # large beside the work. Of what surely is the same each time less counts.
     handed = account.lines(lambda row: row.doing is HostClass.PUT and not made_anew(row.frames))
     same = tuple(place for place in handed if stays(place.file, place.line))
-    found = _of_lines(window, account, handed, LEAST_OF_SAMPLES)
-    return found or _of_lines(window, account, same, LEAST_OF_SAME)
+    found = _of_lines(window, account, handed, Severity.MEDIUM)
+    return found or _of_lines(window, account, same, Severity.LOW)
 
 
 def _of_lines(
-    window: Window, account: HostAccount, handed: Sequence[Place], least: float
+    window: Window, account: HostAccount, handed: Sequence[Place], as_much_as: Severity
 ) -> Found | None:
     share = sum(place.share or 0.0 for place in handed)
     error = account.error(share)
-    if share - error < least:
+    if share - error < as_much_as.least:
         return None
     # Beside the thread that launches, others may copy: how long they do is not seen.
-    beside = least < LEAST_OF_SAMPLES and window.works_ahead
+    beside = as_much_as is Severity.LOW and window.works_ahead
+    gain = comes_back(window, BACK_LEAST * (share - error), share + error, Side.HOST)
     return Found(
-        gain=None
-        if beside
-        else comes_back(window, BACK_LEAST * (share - error), share + error, Side.HOST),
+        gain=None if beside else gain,
         evidence=(Evidence.of("main thread hands data over", window.job.sampled(share)),),
         where=own(handed),
         slice=Slice.EXPOSED_COPY,
@@ -123,27 +115,20 @@ def _of_gpu(window: Window, trace: Traced) -> Verdict:
     copies = list(trace.copies("host to device"))
     number = sum(copy["count"] for copy in copies) / trace.steps
     sizes = [copy["bytes"] for copy in copies if copy["bytes"] is not None]
-    exposed = _exposed(trace)
-    if exposed is None or number < LEAST_COPIES or exposed.value < LEAST_SHARE:
+    exposed = trace.exposed("host to device")
+    if number < LEAST_COPIES or exposed < LEAST_SHARE or not window.uses("jax"):
         return None
-    if not window.uses("jax"):
-        return None
-    evidence = [
-        Evidence.of("copies a step", trace.measure(number, "1/step")),
-        Evidence.of("only copies run", exposed),
-    ]
-    if sizes:
-        per_step = trace.measure(sum(sizes) / trace.steps, "bytes/step")
-        evidence.append(Evidence.of("copied", per_step))
-    gain = Gain.between(BACK_LEAST * exposed.value, exposed.value)
-    return Found(gain, tuple(evidence), of_slice(window, Slice.EXPOSED_COPY), Slice.EXPOSED_COPY)
-
-
-def _exposed(trace: Traced) -> Measure | None:
-    labels = ("host to device", "host to device, pageable")
-    parts = [trace.detail(Slice.EXPOSED_COPY, label) for label in labels]
-    found = [part.value for part in parts if part is not None]
-    return trace.measure(sum(found), "ratio") if found else None
+    measures = {
+        "copies a step": trace.measure(number, "1/step"),
+        "only copies run": trace.measure(exposed, "ratio"),
+        "copied": trace.measure(sum(sizes) / trace.steps, "bytes/step") if sizes else None,
+    }
+    return Found(
+        Gain.between(BACK_LEAST * exposed, exposed),
+        Evidence.known(measures),
+        of_slice(window, Slice.EXPOSED_COPY),
+        Slice.EXPOSED_COPY,
+    )
 
 
 def _of_cpu(window: Window, trace: Traced) -> Verdict:
@@ -154,10 +139,14 @@ def _of_cpu(window: Window, trace: Traced) -> Verdict:
         return window.lacks(Need.INSIDE)
     if not trace.calls(r"PjitFunction\(.*\)"):
         return window.lacks(Need.FRAMES)
-    program = _largest(trace, programs)
+    # Of several that share a name it is not known which one it is: the smallest is surely called.
+    by_name = {name_of(each): each for each in sorted(programs, key=bytes_of, reverse=True)}
+    often = min(trace.steps - 1, (1 - AS_OFTEN) * trace.steps)
+    called = [each for name, each in by_name.items() if calls_in(trace, name) >= often]
+    program: Program | None = max(called, key=bytes_of, default=None)
     if program is None:
         return None
-    copied = window.job.measure(max(0.0, _bytes(program) - alive.value), "bytes/step")
+    copied = window.job.measure(max(0.0, bytes_of(program) - alive.value), "bytes/step")
     if copied.value < LEAST_BYTES:
         return None
     idle = 1.0 - busy(trace)
@@ -173,34 +162,9 @@ def _of_cpu(window: Window, trace: Traced) -> Verdict:
             Evidence.of("device idle", trace.measure(idle, "ratio")),
             Evidence.of("step", step),
         ),
-        where=at(window.job, window.where_compiled(_name(program))),
+        where=at(window.job, window.where_compiled(name_of(program))),
         slice=idle_slice(trace),
     )
-
-
-def _largest(trace: Traced, programs: list[Program]) -> Program | None:
-    """Return the program with the largest arguments among those that each step calls.
-
-    Of several that share a name it is not known which one it is: the smallest is surely called.
-    """
-    each: dict[str, Program] = {}
-    for program in sorted(programs, key=_bytes, reverse=True):
-        each[_name(program)] = program
-    called = [p for p in each.values() if _is_called_in_each_step(trace, _name(p))]
-    return max(called, key=_bytes, default=None)
-
-
-def _is_called_in_each_step(trace: Traced, name: str) -> bool:
-    count = trace.count(re.escape(f"PjitFunction({name})"))
-    return bool(count >= min(trace.steps - 1, (1 - AS_OFTEN) * trace.steps))
-
-
-def _bytes(program: Program) -> float:
-    return float(program.get("argument_bytes") or 0)
-
-
-def _name(program: Program) -> str:
-    return str(program.get("name", "")).removeprefix("jit_")
 
 
 rule = Rule(

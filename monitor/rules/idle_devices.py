@@ -43,8 +43,6 @@ from whyidle.monitor.traces.causes import MEANING, Cause
 
 # A device that computes less than this part of what the busiest does has no share of the work.
 NO_SHARE: Final = 0.1
-# All devices together do less than one could.
-ONE: Final = 1.0
 # D3 trap 3: sharded jobs with too much communication use 60% of their devices; the best, all.
 SCALES_LEAST: Final = 0.6
 # All take part already: there is no batch to divide.
@@ -56,20 +54,17 @@ HOST_FIRST: Final = Fix(
 
 def detect(window: Window) -> Verdict:
     """Compare the devices that there are with those that work."""
-    traced = _of_trace(window.gpu_trace)
+    trace = window.gpu_trace
+    traced = _of_trace(trace)
     there, used = traced or _of_facts(window) or (None, None)
     if there is None or used is None:
-        return _why_not(window)
+        # A trace of one device, or a rank among many, is no such job.
+        is_one = trace is not None or window.fact("world_size")
+        is_known = is_one or (window.job.inside and window.frameworks)
+        return None if is_known else window.lacks(Need.INSIDE)
     if used < there:
-        return _unused(window, there, used, "trace" if traced else "agent")
-    return _hardly(window.gpu_trace) if traced else None
-
-
-def _why_not(window: Window) -> Verdict:
-    """The devices are not known; a trace of one device, or a rank among many, is no such job."""
-    if window.gpu_trace is not None or window.fact("world_size"):
-        return None
-    return None if window.job.inside and window.frameworks else window.lacks(Need.INSIDE)
+        return _unused(window, there, used, trace if traced else None)
+    return _hardly(trace) if traced and trace is not None else None
 
 
 def _of_trace(trace: Traced | None) -> tuple[int, int] | None:
@@ -92,43 +87,34 @@ def _of_facts(window: Window) -> tuple[int, int] | None:
     return None
 
 
-def _unused(window: Window, there: int, used: int, source: str) -> Found:
-    trace = window.gpu_trace
-    measure = trace.measure if trace is not None and source == "trace" else window.job.measure
-    evidence = [
+def _unused(window: Window, there: int, used: int, trace: Traced | None) -> Found:
+    measure = window.job.measure if trace is None else trace.measure
+    on_cpu, compute = window.device == "cpu", window.share(Slice.COMPUTE)
+    faster = max(1.0, _enough(window, there, used) / used)
+    gain, severity = None, Severity.HIGH
+    title = f"{used} of {there} devices {'does' if used == 1 else 'do'} all the work"
+    if on_cpu and faster * SCALES_LEAST < 1:
+        # More devices on the same cores may well be slower: the program is only not made for more.
+        severity = Severity.INFO
+        title += ", and takes the cores that play them"
+    elif compute is not None:
+        # What comes back where that divides among all devices which each takes on a thread or
+        # stream of its own, and nothing else does.
+        divides = compute.value
+        if window.trace is not None and on_cpu:
+            # A device that the CPU plays is a thread: the calls around its operations, and what
+            # lies between these, are its own as well.
+            labels = [MEANING[cause][1] for cause in (Cause.AROUND, Cause.HOLE)]
+            around = [window.trace.detail(Slice.IDLE_DISPATCH, label) for label in labels]
+            divides += sum(each.value for each in around if each is not None)
+        low = divides * (1 - 1 / max(1.0, faster * SCALES_LEAST))
+        gain = Gain.between(low, divides * (1 - 1 / faster))
+    evidence = (
         Evidence.of("devices there", measure(there, "count")),
         Evidence.of("devices that work", measure(used, "count")),
-    ]
-    title = f"{used} of {there} devices {'does' if used == 1 else 'do'} all the work"
-    gain, severity = _gain(window, there, used), Severity.HIGH
-    if window.device == "cpu" and _enough(window, there, used) / used * SCALES_LEAST < 1:
-        # More devices on the same cores may well be slower: the program is only not made for more.
-        gain, severity = None, Severity.INFO
-        title += ", and takes the cores that play them"
+    )
     where = of_slice(window, Slice.COMPUTE)
-    return Found(gain, tuple(evidence), where, Slice.COMPUTE, None if gain else severity, title)
-
-
-def _gain(window: Window, there: int, used: int) -> Gain | None:
-    """Return what comes back where computing divides among all devices, and nothing else does."""
-    divides = _divides(window)
-    if divides is None:
-        return None
-    faster = max(1.0, _enough(window, there, used) / used)
-    low = divides * (1 - 1 / max(1.0, faster * SCALES_LEAST))
-    return Gain.between(low, divides * (1 - 1 / faster))
-
-
-def _divides(window: Window) -> float | None:
-    """Return the share of the time that each device takes on a thread or stream of its own."""
-    compute = window.share(Slice.COMPUTE)
-    if compute is None or window.trace is None or window.device != "cpu":
-        return None if compute is None else compute.value
-    # A device that the CPU plays is a thread: the calls around its operations, and what lies
-    # between these, are its own as well.
-    labels = [MEANING[cause][1] for cause in (Cause.AROUND, Cause.HOLE)]
-    around = [window.trace.detail(Slice.IDLE_DISPATCH, label) for label in labels]
-    return compute.value + sum(each.value for each in around if each is not None)
+    return Found(gain, evidence, where, Slice.COMPUTE, None if gain else severity, title)
 
 
 def _enough(window: Window, there: int, used: int) -> float:
@@ -140,17 +126,16 @@ def _enough(window: Window, there: int, used: int) -> float:
     return min(there, cores.value / each)
 
 
-def _hardly(trace: Traced | None) -> Found | None:
+def _hardly(trace: Traced) -> Found | None:
     """Judge devices that all took part, and all waited nearly all of the time."""
-    spans = [device["span_ns"] for device in trace.devices] if trace else []
-    if trace is None or not max(spans, default=0):
-        return None
-    work = sum(device.get("busy_ns", 0) for device in trace.devices) / max(spans)
-    if work >= ONE:
+    spans = [device["span_ns"] for device in trace.devices]
+    work = sum(device.get("busy_ns", 0) for device in trace.devices)
+    # All together do less than one could.
+    if work >= max(spans):
         return None
     evidence = [
         Evidence.of("devices there", trace.measure(len(spans), "count")),
-        Evidence.of("work of all, in devices", trace.measure(work, "count")),
+        Evidence.of("work of all, in devices", trace.measure(work / max(spans), "count")),
     ]
     unknown = trace.share(Slice.IDLE_UNKNOWN)
     if unknown is not None and unknown.value:

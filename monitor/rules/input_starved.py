@@ -60,7 +60,6 @@ from whyidle.monitor.core.finding import (
     Evidence,
     Fix,
     Found,
-    Framework,
     Gain,
     Knows,
     Need,
@@ -71,7 +70,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import Side, comes_back, waits_for_device
@@ -88,34 +87,28 @@ from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pip
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.serving import others_run, trains
 from whyidle.monitor.signals.traced import LEAST_STEPS
-from whyidle.monitor.signals.user_lines import asking, fetches, of_main, of_slice, own, seen
+from whyidle.monitor.signals.user_lines import MOST, asking, fetches, of_main, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
-# Below this the loader is not worth a person's time; "low" in the contract.
-LEAST: Final = 0.01
-# The same of stack samples: at five a second their error is as large.
+# Of stack samples: at five a second their error is as large.
 LEAST_OF_LOOKS: Final = 0.05
 # A graph that is waited for less has no input worth a hint.
 LEAST_OF_GRAPH: Final = 0.15
 # Of five measured pairs: workers take from the launching thread 0.67 of what the host is late by.
 TAKEN_BY_WORKERS: Final = 0.67
 # What part of a wait comes back at least, on a GPU and where only counters show it (60-73%).
-BACK_LEAST, BACK_MOST = 0.6, 1.0
+BACK_LEAST: Final = 0.6
 # To hand a batch over costs the workers some of their time (measured: 1% of threads, 11% of
 # processes).
 HANDING_OVER: Final = 0.1
-MOST_PLACES: Final = 3
 # Where all cores work no more workers help.
-CHEAPER: Final[dict[Framework, Fix]] = dict.fromkeys(
-    ("pytorch", "jax"),
-    Fix(
-        "Do less for each sample: keep what does not change between epochs, store it as it is"
-        " needed, and leave to the step what can be done for a whole batch.",
-        """\
+CHEAPER: Final = both(
+    "Do less for each sample: keep what does not change between epochs, store it as it is"
+    " needed, and leave to the step what can be done for a whole batch.",
+    """\
 @functools.cache
 def prepared(index):
     return prepare(read(index))""",
-    ),
 )
 COMPETES: Final = "Loading takes the cores that the step computes on"
 _GENERATES: Final = re.compile(r"\bfrom_generator\(")
@@ -135,16 +128,14 @@ def detect(window: Window) -> Verdict:
             return _of_pipeline(window, verdict, pipeline, waits)
         return verdict if waits is not None else _of_graph(window, pipeline) or verdict
     cause = cause_of(window) if isinstance(verdict, Found) else None
-    if not isinstance(verdict, Found) or cause is None or not _explains(window, verdict, cause):
+    if not isinstance(verdict, Found) or cause is None:
         return verdict
-    return _explained(window, verdict, cause, waits)
-
-
-def _explains(window: Window, found: Found, cause: Cause) -> bool:
-    """Tell whether it is a cause of this: who takes cores from the step is not the main thread."""
     loads = window.loading
     is_mains = cause.kind is not None and loads is not None and loads.who is Loader.MAIN
-    return found.title != COMPETES or not is_mains
+    if verdict.title == COMPETES and is_mains:
+        # Who takes cores from the step is not the main thread.
+        return verdict
+    return _explained(window, verdict, cause, waits)
 
 
 def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measure | None) -> Found:
@@ -155,11 +146,13 @@ def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measur
         is_sampled = waits.source == SAMPLES
         most = waits.value + step_samples(window.job).error(waits.value) * is_sampled
         gain = Gain(gain.low, max(gain.high, min(MOST_LOST, most)))
+    # Of one line that with a share.
+    each = {(place.file, place.line): place for place in (*stages, *found.where)}
     return replace(
         found,
         gain=gain,
         evidence=(*found.evidence, *pipeline.evidence),
-        where=_first(stages, found.where) if pipeline.in_python else found.where or stages,
+        where=tuple(each.values()) if pipeline.in_python else found.where or stages,
         fixes={"tensorflow": pipeline.fix},
         frameworks=("tensorflow",),
     )
@@ -174,12 +167,6 @@ def _stages(window: Window, pipeline: Pipeline) -> tuple[Place, ...]:
     in_threads = (Place(x.file, x.line, x.function) for x in window.job.threads.lines(MOST_LINES))
     made = asking(window.job, _GENERATES) if pipeline.in_python else ()
     return own(pipeline.where) or made or own(in_threads)
-
-
-def _first(some: tuple[Place, ...], others: tuple[Place, ...]) -> tuple[Place, ...]:
-    """Return these, then the others; of one line that with a share."""
-    known = {(place.file, place.line): place for place in (*some, *others)}
-    return tuple(known.values())
 
 
 def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:
@@ -249,7 +236,7 @@ def _explained(window: Window, found: Found, cause: Cause, waits: Measure | None
 def _judge(window: Window, waits: Measure | None) -> Verdict:
     if (verdict := _of_competing(window, waits)) is not None:
         return verdict
-    if waits is not None and waits.value >= LEAST:
+    if waits is not None and waits.value >= Severity.LOW.least:
         return _of_loader(window, waits)
     # Of a program that computes nothing, what it reads is what it waits for.
     doing = loading(window.job, window.feeding) if trains(window) else None
@@ -263,9 +250,13 @@ def _judge(window: Window, waits: Measure | None) -> Verdict:
 def _waits(window: Window) -> Measure | None:
     """Return the waits for a loader: by trace and agent, or by samples that found it in one."""
     known, host, loading = window.share(Slice.IDLE_INPUT), window.host, window.loading
+    # A GPU can have waited in the rest of the time at most: a host may run ahead of it.
+    compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
+    used = [gpu.means[m.GPU_UTILISATION] for gpu in window.gpus if m.GPU_UTILISATION in gpu.means]
+    idle = 1 - (min(used, default=0.0) if compute is None else compute.value)
     # A queue of the user's own has none, and is known by what fills it.
     fed = 0.0 if loading is None or loading.cause is None else loading.waits
-    fed = min(fed, _idle_at_most(window), 1.0 if trains(window) else others_run(window))
+    fed = min(fed, idle, 1.0 if trains(window) else others_run(window))
     if fed >= LEAST_OF_LOOKS and fed > (0.0 if known is None else known.value):
         return window.job.sampled(fed)
     run = in_python(window) if known is None else None
@@ -280,55 +271,37 @@ def _waits(window: Window) -> Measure | None:
     return window.job.sampled(seen_there)
 
 
-def _idle_at_most(window: Window) -> float:
-    """Return the part of the time in which a GPU can have waited: a host may run ahead of it."""
-    compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
-    if compute is not None:
-        return 1 - compute.value
-    mine = [gpu.means for gpu in window.job.gpus if gpu.owned]
-    busy = [means[m.GPU_UTILISATION] for means in mine if m.GPU_UTILISATION in means]
-    return 1 - min(busy, default=0.0)
-
-
 def _of_loader(window: Window, waits: Measure) -> Verdict:
-    workers, cores = _workers(window), window.cores
-    evidence = [Evidence.of("waiting for input", waits)]
-    if workers is not None:
-        evidence.append(Evidence.of("loader workers", workers))
-    if cores is not None and workers is not None:
-        evidence.append(Evidence.of("cores", cores))
-        if workers.value >= cores.value:
-            return _of_slow_samples(window, waits, evidence)
-    return Found(
-        gain=_gain(window, waits, 0 if workers is None else workers.value),
-        evidence=tuple(evidence),
-        where=_where(window),
-        slice=Slice.IDLE_INPUT,
+    number, cores = next((each.get("workers") for each in window.loaders), None), window.cores
+    workers = window.job.measure(number, "count") if isinstance(number, int) else None
+    evidence = Evidence.known(
+        {
+            "waiting for input": waits,
+            "loader workers": workers,
+            "cores": None if workers is None else cores,
+        }
     )
-
-
-def _where(window: Window) -> tuple[Place, ...]:
-    """Return the lines by the trace, else those at the loader: the others only come after it."""
-    return of_slice(window, Slice.IDLE_INPUT) or seen(window.job, fetches)
-
-
-def _of_slow_samples(window: Window, waits: Measure, evidence: list[Evidence]) -> Verdict:
-    """No more workers fit: what a cheaper sample would give back is not known."""
+    # The lines by the trace, else those at the loader: the others only come after it.
+    where = of_slice(window, Slice.IDLE_INPUT) or seen(window.job, fetches)
+    if cores is None or workers is None or workers.value < cores.value:
+        gain = _gain(window, waits, 0 if workers is None else workers.value)
+        return Found(gain, evidence, where, Slice.IDLE_INPUT)
     if waits.value < LEAST_OF_LOOKS:
         return None
-    return Found(
-        gain=None,
-        evidence=tuple(evidence),
-        where=_where(window),
-        slice=Slice.IDLE_INPUT,
-        severity=Severity.LOW,
-        title="The device waits for batches, though all cores load: cache or shrink the samples",
-    )
+    # No more workers fit: what a cheaper sample would give back is not known.
+    title = "The device waits for batches, though all cores load: cache or shrink the samples"
+    return Found(None, evidence, where, Slice.IDLE_INPUT, Severity.LOW, title)
 
 
 def _gain(window: Window, waits: Measure, workers: float) -> Gain:
-    low, high = _of_enough_workers(window, waits)
-    cores = window.cores
+    trace, cores = window.trace, window.cores
+    low, high = waits.value * BACK_LEAST, waits.value
+    if trace is not None and waits.source == trace.source:
+        late = trace.taken(Slice.IDLE_DISPATCH)
+        low, high = waits.value - TAKEN_BY_WORKERS * late, waits.value + late
+        if window.device == "gpu":
+            # However little the host is late by: what workers decode, the GPU still has to get.
+            low = min(low, waits.value * BACK_LEAST)
     if cores is None:
         return Gain.between(low, high)
     spent = window.job.mean(m.JOB_LOADER_WAIT)
@@ -350,27 +323,6 @@ def _gain(window: Window, waits: Measure, workers: float) -> Gain:
     return Gain.between(max(0.0, low), high)
 
 
-def _of_enough_workers(window: Window, waits: Measure) -> tuple[float, float]:
-    trace = window.trace
-    if trace is None or waits.source != trace.source:
-        return waits.value * BACK_LEAST, waits.value * BACK_MOST
-    dispatch = trace.share(Slice.IDLE_DISPATCH)
-    late = 0.0 if dispatch is None else dispatch.value
-    low = waits.value - TAKEN_BY_WORKERS * late
-    if window.device == "gpu":
-        # However little the host is late by: what the workers decode, the GPU still has to get.
-        low = min(low, waits.value * BACK_LEAST)
-    return low, waits.value + late
-
-
-def _workers(window: Window) -> Measure | None:
-    for loader in window.loaders[:1]:
-        workers = loader.get("workers")
-        if isinstance(workers, int):
-            return window.job.measure(workers, "count")
-    return None
-
-
 def _of_competing(window: Window, waits: Measure | None) -> Found | None:
     """Judge loading that makes nobody wait for it, and takes cores that the step computes on."""
     account, job = window.core_account, window.job
@@ -389,7 +341,7 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
         confidence=Confidence.INFERRED,
         where=tuple(
             Place(line.file, line.line, line.function, line.share / account.cores)
-            for line in account.lines[:MOST_PLACES]
+            for line in account.lines[:MOST]
         ),
         title=COMPETES,
         fixes=CHEAPER,

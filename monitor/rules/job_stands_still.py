@@ -43,16 +43,16 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
-    Fix,
     Found,
-    Framework,
     Need,
     Place,
     Severity,
+    SourceLine,
     Verdict,
 )
 from whyidle.monitor.core.measure import SAMPLES, Measure
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule, both
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.awaited import (
     NOTHING_TO_DO,
     Awaited,
@@ -98,26 +98,35 @@ def detect(window: Window) -> Verdict:
         return None
     if not still.stepped and window.device == "gpu" and not are_known(still.gpus):
         return window.lacks(Need.GPU, "whether it computes meanwhile")
-    processes = _processes(window)
-    what = {each: _awaited(each, processes) for each in (*still.stands, *still.helpers)}
+    processes = window.world_size or 1
+    what = {
+        each: Awaited.GIL if each.for_lock >= MOSTLY else awaited(each.chain, processes)
+        for each in (*still.stands, *still.helpers)
+    }
     behind = missing(still.stands)
     first = sorted(still.stands, key=lambda each: (each not in behind, what[each] is Awaited.RANKS))
     cause = Awaited.RANKS if still.silent else what[first[0]]
     if cause in {Awaited.CLIENTS, Awaited.SIGNAL} and not _trains(window, still):
         # A server that nobody asks is a healthy one.
         return None
-    # Whom it waits for, where that stands, too.
+    # Whom it waits for, where that stands, too; and who has Python's lock, while all wait for it.
     by_workers = cause is Awaited.LOADER and bool(still.helpers)
     order = (*still.helpers, *first) if by_workers else (*first, *still.helpers)
-    who = "a worker of its loader" if by_workers else _who(still, order[0])
+    who = _name(order[0]) if len(still.stands) > 1 else "it"
+    if by_workers:
+        who = "a worker of its loader"
+    lines: list[SourceLine | CodeLine] = []
+    if cause is Awaited.GIL:
+        lines += window.job.holders.lines()
+    lines += dict.fromkeys(each.line for each in order if each.line.line)
     return Found(
         gain=None,
         evidence=tuple(_evidence(window, still, what)),
-        where=own((*_holders(window, cause), *_places(order))),
+        where=own(Place(line.file, line.line, line.function) for line in lines),
         severity=_severity(window, still, list(what.values()), cause),
         confidence=Confidence.MEASURED if still.stepped else Confidence.INFERRED,
         title=f"The job stands still: {_comes(still, behind) or f'{who} {what[order[0]]}'}",
-        fixes=dict.fromkeys(_FRAMEWORKS, Fix(f"{_WAY_OUT[cause]} {_LOOK}", _CODE)),
+        fixes=both(f"{_WAY_OUT[cause]} {_LOOK}", _CODE),
         explains=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
     )
 
@@ -125,19 +134,18 @@ def detect(window: Window) -> Verdict:
 def _of_stopped(window: Window, stopped: Stopped) -> Found:
     """Judge a job of which something has stopped at least one process."""
     job, pids = window.job, " ".join(map(str, stopped.pids))
-    since = ("stopped since" if stopped.seen else "stopped before", _clock(stopped.since_ms))
-    words = (since, ("stopped", f"process {pids.replace(' ', ', ')}"))
-    is_whole = job.pid in stopped.pids
-    who = "The job" if is_whole else f"Process {stopped.pids[0]} of the job"
+    since = "stopped since" if stopped.seen else "stopped before"
+    who = "The job" if job.pid in stopped.pids else f"Process {stopped.pids[0]} of the job"
     return Found(
         gain=None,
         evidence=(
             Evidence.of("stopped for", job.measure(stopped.seconds, "s", "procfs")),
-            *(Evidence(name, value, "", "procfs", job.age_s) for name, value in words),
+            Evidence(since, _clock(stopped.since_ms), "", "procfs", job.age_s),
+            Evidence("stopped", f"process {pids.replace(' ', ', ')}", "", "procfs", job.age_s),
         ),
         severity=Severity.HIGH,
         title=f"{who} is stopped, and goes on only when somebody lets it",
-        fixes=dict.fromkeys(_FRAMEWORKS, Fix(f"Let it go on: kill -CONT {pids}")),
+        fixes=both(f"Let it go on: kill -CONT {pids}"),
         explains=min(1.0, stopped.seconds / job.seconds) if job.seconds else None,
     )
 
@@ -146,20 +154,13 @@ def _clock(ts_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(ts_ms / 1000))
 
 
-def _awaited(stand: Stand, processes: int) -> Awaited:
-    return Awaited.GIL if stand.for_lock >= MOSTLY else awaited(stand.chain, processes)
-
-
-def _is_all(still: Standstill, processes: int) -> bool:
-    return len(still.stands) + len(still.silent) >= processes
-
-
 def _severity(
     window: Window, still: Standstill, what: Sequence[Awaited], cause: Awaited
 ) -> Severity:
-    everyone, trains = _is_all(still, _processes(window)), _trains(window, still)
+    trains = _trains(window, still)
     if not trains and cause in ORDERS:
         return Severity.LOW
+    everyone = len(still.stands) + len(still.silent) >= (window.world_size or 1)
     is_long = still.seconds >= LONG_S
     is_sure = still.stepped and still.seconds >= max(SURE_S, SURE_STEPS * (still.step_s or 0.0))
     if _may_be_right(still, what, cause, everyone):
@@ -189,30 +190,15 @@ def _may_be_right(
     return cause in ON_PURPOSE or may_be_coming(still, cause)
 
 
-def _processes(window: Window) -> int:
-    return window.world_size or 1
-
-
-def _holders(window: Window, cause: Awaited) -> Iterator[Place]:
-    """Yield where another thread has Python's lock, while all wait for it."""
-    for line in window.job.holders.lines() if cause is Awaited.GIL else ():
-        yield Place(line.file, line.line, line.function)
-
-
-def _places(stands: tuple[Stand, ...]) -> Iterator[Place]:
-    """Yield each line once, the most likely cause first."""
-    for line in dict.fromkeys(each.line for each in stands if each.line.line):
-        yield Place(line.file, line.line, line.function, None)
-
-
 def _evidence(
     window: Window, still: Standstill, what: Mapping[Stand, Awaited]
 ) -> Iterator[Evidence]:
-    job, processes = window.job, _processes(window)
+    job = window.job
     stood = Measure(still.seconds, "s", still.source, job.age_s, job.seconds or None)
     is_seen = still.source == SAMPLES
     yield Evidence.of("at the same line for" if is_seen else "none began another for", stood)
-    yield from _said(window, still, what, processes)
+    for name, words in _words(window, still, what):
+        yield Evidence(name, words, "", still.source, job.age_s, still.seconds)
     if still.step_s is not None:
         yield Evidence.of("a step before took at most", job.measure(still.step_s, "s"))
     if m.JOB_CPU in still.means:
@@ -225,42 +211,32 @@ def _evidence(
             yield Evidence.of(f"GPU {metric.words}", job.measure(max(values), unit, "nvml"))
 
 
-def _said(
-    window: Window, still: Standstill, what: Mapping[Stand, Awaited], processes: int
-) -> Iterator[Evidence]:
+def _words(
+    window: Window, still: Standstill, what: Mapping[Stand, Awaited]
+) -> Iterator[tuple[str, str]]:
     """Yield what is known in words: since when, of how many, and who is where."""
-    words: list[tuple[str, str]] = []
     if still.since_ms is not None:
-        words.append(("since", _clock(still.since_ms)))
-    if processes > 1:
-        words.append(("ranks that were looked at", _looked_at(still.stands, processes)))
+        yield "since", _clock(still.since_ms)
+    if (processes := window.world_size or 1) > 1:
+        seen = {each.rank for each in still.stands}
+        others = sorted({*range(processes)} - seen) if None not in seen else []
+        is_part = others and len(still.stands) < processes
+        without = f", without {_of_ranks(others)}" if is_part else ""
+        yield "ranks that were looked at", f"{len(still.stands)} of {processes}{without}"
     if Awaited.LOCK in what.values():
         # Whoever holds it, or should fill the queue, may be one of them.
-        others = window.job.threads.lines(MOST_THREADS)
-        words += [
-            ("another thread was at", f"{Path(x.file).name}:{x.line} in {x.function}")
-            for x in others
-        ]
+        for line in window.job.threads.lines(MOST_THREADS):
+            yield "another thread was at", _short(line)
     if len(what) > 1:
         # A flight recorder may keep no lines.
-        at = (each for each in what if each.line.line)
-        words += [(_name(each), f"{what[each]} at {_short(each)}") for each in at]
-    words += [
-        (f"{_name(each)} began last", each.collective.words)
-        for each in still.stands
-        if each.collective is not None
-    ]
-    words += [(f"rank {rank} does not answer", why) for rank, why in still.silent.items()]
-    for name, value in words:
-        yield Evidence(name, value, "", still.source, window.job.age_s, still.seconds)
-
-
-def _looked_at(stands: Sequence[Stand], processes: int) -> str:
-    """Say how many were seen, and which were not."""
-    seen = {each.rank for each in stands}
-    others = sorted({*range(processes)} - seen) if None not in seen else []
-    without = f", without {_of_ranks(others)}" if others and len(stands) < processes else ""
-    return f"{len(stands)} of {processes}{without}"
+        for each in what:
+            if each.line.line:
+                yield _name(each), f"{what[each]} at {_short(each.line)}"
+    for each in still.stands:
+        if each.collective is not None:
+            yield f"{_name(each)} began last", each.collective.words
+    for rank, why in still.silent.items():
+        yield f"rank {rank} does not answer", why
 
 
 def _of_ranks(ranks: Collection[int]) -> str:
@@ -286,19 +262,14 @@ def _comes(still: Standstill, behind: Sequence[Stand]) -> str | None:
     return f"{names} {has} begun nothing after {missed.words}"
 
 
-def _who(still: Standstill, stand: Stand) -> str:
-    return _name(stand) if len(still.stands) > 1 else "it"
-
-
 def _name(stand: Stand) -> str:
     return f"process {stand.pid}" if stand.rank is None else f"rank {stand.rank}"
 
 
-def _short(stand: Stand) -> str:
-    return f"{Path(stand.line.file).name}:{stand.line.line} in {stand.line.function}"
+def _short(line: SourceLine | CodeLine) -> str:
+    return f"{Path(line.file).name}:{line.line} in {line.function}"
 
 
-_FRAMEWORKS: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 _WAY_OUT: Final[dict[Awaited, str]] = {
     Awaited.RANKS: "Look for the rank that is not at this line: it left the loop, took another "
     "branch, has fewer batches, or has ended. All ranks must make the same calls in one order.",
@@ -325,12 +296,11 @@ _LOOK: Final = "To see each thread of the next run when it stands, print them ev
 _CODE: Final = """\
 import faulthandler
 faulthandler.dump_traceback_later(600, repeat=True)"""
-_FIX: Final = Fix(f"Look at who should have let this line go on. {_LOOK}", _CODE)
 
 rule = Rule(
     title="The job stands still",
     documents=("beyond the documents",),
-    fixes={"pytorch": _FIX, "jax": _FIX},
+    fixes=both(f"Look at who should have let this line go on. {_LOOK}", _CODE),
     detect=detect,
     kind=Kind.ERROR,
 )

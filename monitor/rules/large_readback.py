@@ -32,7 +32,7 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Sever
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.rules._kinds import BEYOND_CHANCE, OFTEN
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
@@ -43,20 +43,12 @@ from whyidle.monitor.signals.window import Window
 LEAST_BYTES: Final = 1 << 20
 # Two hundredths of a second's work of the host, which handles a gigabyte a second.
 LEAST_RATE: Final = 20e6
-# Every second step: what is read less often is logging.
-LEAST_READS: Final = 0.5
-# Smaller shares are within the error of some hundred stack samples.
-LEAST_SHARE: Final = 0.03
 # A look now and then stays, and what the device does instead: a tenth of it is much.
 BACK_LEAST: Final = 0.9
 # A list of a megabyte of numbers takes longer to make, on any machine.
 LEAST_LIST_NS: Final = 200_000
 # Reads of whole tensors; the others bring one number.
 WHOLE: Final = frozenset({"cpu", "tolist", "array"})
-_LABELS: Final = ("device to host", "device to host, pageable")
-
-# Of these some lie in the framework's own files and are left out.
-MOST_PLACES: Final = 20
 
 
 def detect(window: Window) -> Verdict:
@@ -71,10 +63,8 @@ def detect(window: Window) -> Verdict:
 def _of_gpu(window: Window, trace: Traced) -> Verdict:
     sizes = [c["bytes"] for c in trace.copies("device to host") if c["bytes"] is not None]
     copied = trace.measure(sum(sizes) / trace.steps, "bytes/step")
-    parts = [trace.detail(Slice.EXPOSED_COPY, label) for label in _LABELS]
-    exposed = sum(part.value for part in parts if part is not None)
-    sync = trace.share(Slice.IDLE_SYNC)
-    if copied.value < LEAST_BYTES or sync is None or exposed + sync.value < LEAST_SHARE:
+    exposed, sync = trace.exposed("device to host"), trace.share(Slice.IDLE_SYNC)
+    if copied.value < LEAST_BYTES or sync is None or exposed + sync.value < BEYOND_CHANCE:
         return None
     return _found(
         window,
@@ -90,9 +80,9 @@ def _of_gpu(window: Window, trace: Traced) -> Verdict:
 
 def _of_tensors(window: Window) -> Verdict:
     """On a CPU PyTorch copies nothing; what is done with the tensor takes its time all the same."""
-    reads = window.needed(window.syncs_per_step, Need.STEPS if window.job.inside else Need.INSIDE)
+    reads = window.needed(window.syncs_per_step, window.of_steps)
     share = window.needed(_handled(window), Need.INSIDE)
-    if reads.value < LEAST_READS or share.value < LEAST_SHARE:
+    if reads.value < OFTEN or share.value < BEYOND_CHANCE:
         return None
     error = step_samples(window.job).error(share.value)
     evidence = (
@@ -102,66 +92,48 @@ def _of_tensors(window: Window) -> Verdict:
     gain = Gain.between(BACK_LEAST * (share.value - error), share.value + error)
     found = _found(window, gain, evidence, Slice.IDLE_DISPATCH)
     # A few samples at the line by chance are no reason to act.
-    is_sure = share.value - error >= LEAST_SHARE
+    is_sure = share.value - error >= BEYOND_CHANCE
     return found if is_sure else replace(found, severity=Severity.LOW)
 
 
 def _of_arrays(window: Window) -> Verdict:
-    # Without steps each read counts by itself.
-    copied = window.needed(
-        window.read_bytes_per_step or _bytes_a_read(window),
-        Need.STEPS if window.job.inside else Need.INSIDE,
-    )
+    copied, rate = window.read_bytes_per_step, window.job.mean(m.PROCESS_READBACK)
+    if copied is None and rate is not None and rate.value >= LEAST_RATE:
+        # Without steps each read counts by itself, where enough is read to be done in every step.
+        copied = rate.per(window.job.mean(m.PROCESS_SYNCS), "bytes/read")
+    copied = window.needed(copied, window.of_steps)
     if copied.value < LEAST_BYTES:
         return None
-    share, trace = _handled(window), window.trace
-    if share is None:
-        return window.lacks(Need.INSIDE)
+    share, trace = window.needed(_handled(window), Need.INSIDE), window.trace
+    error, part = step_samples(window.job).error(share.value), Slice.IDLE_SYNC
+    evidence = {"read back": copied, "main thread on the lines that read": share}
     if trace is None:
-        return _without_trace(window, copied, share)
-    # What is left: the work of the device, which these lines wait for, and the other lines; at
-    # best at once. The idle time between the operations of a CPU backend stays.
-    work, rest = busy(trace), 1.0 - share.value
-    if 1.0 - max(work, rest) < LEAST_SHARE:
+        # By the samples alone: how long the device works meanwhile is not known.
+        window.needed(window.host, Need.TRACE)
+        low, high = BACK_LEAST * (share.value - error), share.value + error
+        gain = comes_back(window, low, high, Side.HOST)
+        at_most = gain.high
+    else:
+        # What is left: the work of the device, which these lines wait for, and the other lines; at
+        # best at once. The idle time between the operations of a CPU backend stays.
+        work, rest = busy(trace), 1.0 - share.value
+        at_most, high = 1.0 - max(work, rest), 1.0 - max(work, rest - error)
+        gain = Gain.between(BACK_LEAST * max(0.0, 1.0 - work - rest - error), high)
+        evidence["device works"], part = trace.measure(work, "ratio"), idle_slice(trace)
+    if at_most < BEYOND_CHANCE:
         return None
-    error = step_samples(window.job).error(share.value)
-    high = 1.0 - max(work, rest - error)
-    return _found(
-        window,
-        Gain.between(BACK_LEAST * max(0.0, 1.0 - work - rest - error), high),
-        (
-            Evidence.of("read back", copied),
-            Evidence.of("main thread on the lines that read", share),
-            Evidence.of("device works", trace.measure(work, "ratio")),
-        ),
-        idle_slice(trace),
-    )
-
-
-def _without_trace(window: Window, copied: Measure, share: Measure) -> Verdict:
-    """Judge by the samples alone: how long the device works meanwhile is not known."""
-    if window.host is None:
-        return window.lacks(Need.TRACE)
-    error = step_samples(window.job).error(share.value)
-    gain = comes_back(window, BACK_LEAST * (share.value - error), share.value + error, Side.HOST)
-    evidence = (
-        Evidence.of("read back", copied),
-        Evidence.of("main thread on the lines that read", share),
-    )
-    return _found(window, gain, evidence, Slice.IDLE_SYNC) if gain.high >= LEAST_SHARE else None
-
-
-def _bytes_a_read(window: Window) -> Measure | None:
-    """Return the size of a read, where enough is read to be done in every step."""
-    copied = window.job.mean(m.PROCESS_READBACK)
-    if copied is None or copied.value < LEAST_RATE:
-        return None
-    return copied.per(window.job.mean(m.PROCESS_SYNCS), "bytes/read")
+    return _found(window, gain, Evidence.known(evidence), part)
 
 
 def _handled(window: Window) -> Measure | None:
     """Return the time of the lines that take whole arrays, waits for the device included."""
-    places = [(read.file, read.line) for read in window.job.reads if _is_large(read)]
+    places = [
+        (read.file, read.line)
+        for read in window.job.reads
+        # It may bring a whole array; of a list its time says how long it is.
+        if read.kind in WHOLE
+        and (read.kind != "tolist" or not read.count or read.ns >= LEAST_LIST_NS * read.count)
+    ]
     found = share_of_lines(window.job, places, arrays=True)
     if found is None or window.uses("pytorch"):
         return found
@@ -171,17 +143,8 @@ def _handled(window: Window) -> Measure | None:
     return window.job.sampled(min(1.0, share))
 
 
-def _is_large(read: ReadBack) -> bool:
-    """Tell whether a read may bring a whole array; of a list its time says how long it is."""
-    if read.kind == "tolist" and read.count:
-        return read.ns >= LEAST_LIST_NS * read.count
-    return read.kind in WHOLE
-
-
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:
-    return Found(
-        gain=gain, evidence=evidence, where=own(window.where_read(MOST_PLACES)), slice=part
-    )
+    return Found(gain=gain, evidence=evidence, where=own(window.where_read()), slice=part)
 
 
 rule = Rule(

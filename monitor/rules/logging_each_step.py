@@ -35,8 +35,6 @@ from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
-# Of a hundred times one is left.
-LEFT: Final = 0.01
 _WATCHES: Final = re.compile(r"wandb\.watch\(")
 
 
@@ -70,5 +68,6 @@ rule = Rule(
         ),
         "jax": Fix(_TEXT, _CODE.format(loss="loss")),
     },
-    detect=phase(Phase.LOGGING, left=LEFT, also=_watched),
+    # Of a hundred times one is left.
+    detect=phase(Phase.LOGGING, left=0.01, also=_watched),
 )

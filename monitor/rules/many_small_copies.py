@@ -41,14 +41,14 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
-    Place,
+    Severity,
+    SourceLine,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import Side, busy, comes_back
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import of_slice, own, seen
@@ -60,8 +60,6 @@ MANY: Final = 16
 SMALL_BYTES: Final = 256 << 10
 # The same where only the time of a copy is known: 0.2 ms is 0.6 MB at what a CPU copies, 3 GB/s.
 SMALL_S: Final = 2e-4
-# "low" in the contract.
-LEAST: Final = 0.01
 # Of 64 pieces that JAX was given at once on a CPU 5 to 7% of the time was left
 # (``benchmarks/unit_costs.py``).
 BACK_LEAST: Final = 0.9
@@ -74,14 +72,17 @@ MOST_OF_IT: Final = 0.1
 _JAX_PUT: Final = r"DevicePut"
 _COPY_CALL: Final = r"(cuda|hip|cu)Memcpy\w*"
 _HANDS_OVER: Final = re.compile(r".*\.(to|cuda|copy_|as_tensor|tensor|from_numpy)\(")
-_LABELS: Final = ("host to device", "host to device, pageable")
 
 
 def detect(window: Window) -> Verdict:
     """Judge how many copies a step makes, and what they take."""
     trace = window.gpu_trace
     if window.uses("jax"):
-        number, each_s = _puts(window)
+        number, each_s = window.per_step(m.PROCESS_DEVICE_PUTS), None
+        if window.trace is not None and (calls := window.trace.calls(_JAX_PUT)):
+            count, took = sum(c["count"] for c in calls), sum(c["total_ns"] for c in calls)
+            number = window.trace.calls_per_step(_JAX_PUT)
+            each_s = took / count / 1e9 if count else None
         found = None if number is None else _of_jax(window, number, each_s)
         if found is not None or trace is None:
             return window.lacks(Need.INSIDE) if number is None else found
@@ -98,10 +99,14 @@ def _of_gpu(window: Window, trace: Traced) -> Found | None:
     number = count / trace.steps
     if number < MANY or len(sizes) < len(copies) or sum(sizes) / count >= SMALL_BYTES:
         return None
-    saved = 1 - 1 / number
-    exposed, calls = _exposed(trace), _calls(trace, count)
-    gain = Gain.between(BACK_LEAST_ON_GPU * saved * exposed, saved * (exposed + calls))
-    if gain.expected < LEAST:
+    # The host's time in the calls for copies to the device, while that idles.
+    calls, in_calls = trace.calls(_COPY_CALL), 0.0
+    if made := sum(call["count"] for call in calls):
+        took = sum(call["total_ns"] for call in calls) / trace.total_ns * len(trace.devices)
+        in_calls = min(1 - busy(trace), took * min(1.0, count / made))
+    saved, exposed = 1 - 1 / number, trace.exposed("host to device")
+    gain = Gain.between(BACK_LEAST_ON_GPU * saved * exposed, saved * (exposed + in_calls))
+    if gain.expected < Severity.LOW.least:
         return None
     return Found(
         gain,
@@ -109,28 +114,15 @@ def _of_gpu(window: Window, trace: Traced) -> Found | None:
             Evidence.of("copies a step", trace.measure(number, "1/step")),
             Evidence.of("bytes of one", trace.measure(sum(sizes) / count, "bytes")),
             Evidence.of("only such copies run", trace.measure(exposed, "ratio")),
-            Evidence.of("calls for them", trace.measure(calls, "ratio")),
+            Evidence.of("calls for them", trace.measure(in_calls, "ratio")),
         ),
-        of_slice(window, Slice.EXPOSED_COPY) or _handing(window),
+        of_slice(window, Slice.EXPOSED_COPY) or seen(window.job, _hands_over),
         Slice.EXPOSED_COPY,
     )
 
 
-def _exposed(trace: Traced) -> float:
-    parts = [trace.detail(Slice.EXPOSED_COPY, label) for label in _LABELS]
-    return sum(part.value for part in parts if part is not None)
-
-
-def _calls(trace: Traced, count: int) -> float:
-    """Return the host's time in the calls for copies to the device, while that idles."""
-    calls = trace.calls(_COPY_CALL)
-    made = sum(call["count"] for call in calls)
-    took = sum(call["total_ns"] for call in calls) / trace.total_ns * len(trace.devices)
-    return min(1 - busy(trace), took * min(1.0, count / made)) if made else 0.0
-
-
-def _handing(window: Window) -> tuple[Place, ...]:
-    return seen(window.job, lambda x: bool(_HANDS_OVER.match(source.line_of(x.file, x.line) or "")))
+def _hands_over(line: SourceLine) -> bool:
+    return bool(_HANDS_OVER.match(source.line_of(line.file, line.line) or ""))
 
 
 # JAX, on any device ------------------------------------------------------------------------------
@@ -142,11 +134,14 @@ def _of_jax(window: Window, number: Measure, each_s: float | None) -> Found | No
     share = sum(place.share or 0.0 for place in put)
     if account is None or not share:
         return _without_samples(window, number, saved)
-    error, around = account.error(share), _around(account, put)
-    gain = comes_back(
-        window, BACK_LEAST * saved * max(0.0, share - error), saved * (around + error), Side.HOST
-    )
-    if share < error or gain.expected < LEAST:
+    error = account.error(share)
+    # All that the main thread does at the lines that hand most over: once a piece, too.
+    lines = {(p.file, p.line) for p in put if (p.share or 0.0) >= MOST_OF_IT * share}
+    at = account.lines(lambda row: (row.frames[0].file, row.frames[0].line) in lines)
+    around = min(1.0, max(share, sum(place.share or 0.0 for place in at)))
+    low, high = BACK_LEAST * saved * max(0.0, share - error), saved * (around + error)
+    gain = comes_back(window, low, high, Side.HOST)
+    if share < error or gain.expected < Severity.LOW.least:
         return None
     handed = Evidence.of("main thread hands data over", window.job.sampled(share))
     return Found(
@@ -158,24 +153,6 @@ def _of_jax(window: Window, number: Measure, each_s: float | None) -> Found | No
     )
 
 
-def _around(account: HostAccount, put: tuple[Place, ...]) -> float:
-    """Return all that the main thread does at the lines that hand most over: once a piece, too."""
-    whole = sum(place.share or 0.0 for place in put)
-    lines = {(p.file, p.line) for p in put if (p.share or 0.0) >= MOST_OF_IT * whole}
-    at = account.lines(lambda row: (row.frames[0].file, row.frames[0].line) in lines)
-    return min(1.0, max(whole, sum(place.share or 0.0 for place in at)))
-
-
-def _puts(window: Window) -> tuple[Measure | None, float | None]:
-    """Return how many copies a step makes, and how long one takes where that is known."""
-    trace = window.trace
-    if trace is not None and (calls := trace.calls(_JAX_PUT)):
-        count, took = (sum(call[key] for call in calls) for key in ("count", "total_ns"))
-        per_step = trace.calls_per_step(_JAX_PUT)
-        return per_step, took / count / 1e9 if count else None
-    return window.per_step(m.PROCESS_DEVICE_PUTS), None
-
-
 def _without_samples(window: Window, number: Measure, saved: float) -> Found | None:
     """Judge by the trace alone: of the main thread it shows the calls, and not what is around."""
     trace, step = window.trace, window.step_s
@@ -184,7 +161,7 @@ def _without_samples(window: Window, number: Measure, saved: float) -> Found | N
     own_time = trace.in_calls(_JAX_PUT)
     most = own_time + number.value * CALL_S / step.value
     gain = comes_back(window, BACK_LEAST * saved * own_time, saved * min(1.0, most), Side.HOST)
-    if gain.expected < LEAST:
+    if gain.expected < Severity.LOW.least:
         return None
     evidence = (
         Evidence.of("copies a step", number),

@@ -26,11 +26,11 @@ CUDA.jl was not run here.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.memory import room_on_host
@@ -72,9 +72,17 @@ def detect(window: Window) -> Verdict:
     left = left_s(window, metric, trend)
     if left is not None and left > FORESEEN * window.job.seconds:
         return None
+    measure, pace = partial(window.job.measure, source=metric.source), window.steps_per_s
     return Found(
         gain=None,
-        evidence=tuple(_evidence(window, metric, trend, left)),
+        evidence=Evidence.known(
+            {
+                f"growth of {metric.words}": measure(trend.per_s, "bytes_per_second"),
+                "grown": measure(trend.last - trend.first, "bytes"),
+                "growth": None if pace is None else measure(trend.per_s / pace.value, "bytes/step"),
+                "until the memory is full": None if left is None else measure(left, "s"),
+            }
+        ),
         where=kept(window.job),
         severity=Severity.HIGH if left is not None and left < DAY_S else Severity.MEDIUM,
     )
@@ -92,32 +100,12 @@ def grows(trend: Trend) -> bool:
 
 def left_s(window: Window, metric: Metric, trend: Trend) -> float | None:
     """Return how long it can go on, by the memory that it grows in; ``None``: not known."""
-    on_device = metric in _ON_DEVICE and window.device == "gpu"
-    rooms = _on_device(window) if on_device else room_on_host(window, trend.last)
+    rooms = room_on_host(window, trend.last)
+    if metric in _ON_DEVICE and window.device == "gpu":
+        # What is free on each GPU of the job, which others may hold a part of.
+        pairs = [(g.means.get(m.GPU_MEMORY_TOTAL), g.last(m.GPU_MEMORY_USED)) for g in window.gpus]
+        rooms = [total - used for total, used in pairs if total is not None and used is not None]
     return min(rooms) / trend.per_s if rooms and trend.per_s > 0 else None
-
-
-def _on_device(window: Window) -> list[float]:
-    """Return what is free on each GPU of the job, which others may hold a part of."""
-    mine = [gpu for gpu in window.job.gpus if gpu.owned]
-    pairs = [(g.means.get(m.GPU_MEMORY_TOTAL), g.last(m.GPU_MEMORY_USED)) for g in mine]
-    return [total - used for total, used in pairs if total is not None and used is not None]
-
-
-def _evidence(window: Window, metric: Metric, trend: Trend, left_s: float | None) -> list[Evidence]:
-    def measure(value: float, unit: str) -> Measure:
-        return window.job.measure(value, unit, metric.source)
-
-    found = [
-        Evidence.of(f"growth of {metric.words}", measure(trend.per_s, "bytes_per_second")),
-        Evidence.of("grown", measure(trend.last - trend.first, "bytes")),
-    ]
-    pace = window.steps_per_s
-    if pace is not None:
-        found.append(Evidence.of("growth", measure(trend.per_s / pace.value, "bytes/step")))
-    if left_s is not None:
-        found.append(Evidence.of("until the memory is full", measure(left_s, "s")))
-    return found
 
 
 rule = Rule(

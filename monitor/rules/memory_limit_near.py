@@ -29,7 +29,6 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
-    LEAST_LOST,
     Evidence,
     Fix,
     Found,
@@ -38,61 +37,62 @@ from whyidle.monitor.core.finding import (
     Severity,
     Verdict,
 )
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule, both
 from whyidle.monitor.rules.memory_growth import grows
 from whyidle.monitor.signals.window import Window
 
 # What is left is less than one more worker of a usual job: of 64 GB some 3.
 LEAST_USED: Final = 0.95
-GIB: Final = 1 << 30
-BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 
 
 def detect(window: Window) -> Verdict:
     """Judge what is left below the limit."""
     job = window.job
     limit, used = job.mean(m.JOB_MEMORY_LIMIT), job.last(m.JOB_MEMORY_USED)
-    kills = job.last(m.JOB_OOM_KILLS)
+    kills, trend = job.last(m.JOB_OOM_KILLS), job.trends.get(m.JOB_RSS)
     if limit is None and kills is None:
         return window.lacks(Need.RECORDING, job.unknown.get(m.JOB_MEMORY_LIMIT, ""))
     is_near = limit is not None and used is not None and used >= LEAST_USED * limit.value
-    if not kills and (not is_near or _is_told_by_another(window)):
+    # It grows, or waits for memory already: two rules know more of that.
+    waits = job.means.get(m.JOB_MEMORY_STALL, 0.0) >= Severity.MEDIUM.least
+    is_told = waits or (trend is not None and grows(trend))
+    if not kills and (not is_near or is_told):
         return None
-    evidence = []
-    if kills:
-        evidence.append(Evidence.of("processes killed", job.measure(kills, "count", "cgroup")))
+    measures = {"processes killed": job.measure(kills, "count", "cgroup") if kills else None}
     if limit is not None and used is not None:
-        evidence.append(Evidence.of("memory in use", job.measure(used, "bytes", "cgroup")))
-        evidence.append(Evidence.of("memory limit", limit))
+        measures["memory in use"] = job.measure(used, "bytes", "cgroup")
+        measures["memory limit"] = limit
     return Found(
         None,
-        tuple(evidence),
+        Evidence.known(measures),
         # Without a limit it was the machine's memory, and somebody else's process perhaps.
         severity=Severity.HIGH if kills and limit is not None else Severity.LOW,
         title="The kernel has killed processes of the job's cgroup for memory" if kills else None,
-        fixes=dict.fromkeys(BOTH, _fix(None if limit is None else limit.value)),
+        fixes=_cures("64G" if limit is None else with_room(limit.value)),
     )
 
 
-def _is_told_by_another(window: Window) -> bool:
-    """Tell whether it grows, or waits for memory already: two rules know more of that."""
-    trend = window.job.trends.get(m.JOB_RSS)
-    waits = window.job.means.get(m.JOB_MEMORY_STALL, 0.0) >= LEAST_LOST[Severity.MEDIUM]
-    return waits or (trend is not None and grows(trend))
+def with_room(memory: float) -> str:
+    """Return how much it needs with a quarter to spare, as limits are written."""
+    return f"{max(1, round(1.25 * memory / (1 << 30)))}G"
 
 
-def _fix(limit: float | None) -> Fix:
-    size = "64G" if limit is None else f"{max(1, round(1.25 * limit / GIB))}G"
-    return Fix(
+def raised(size: str) -> str:
+    """Say how a limit is raised."""
+    return (
         f"Raise the limit: --mem={size} for sbatch, --memory={size.lower()} for Docker,"
-        f" resources.limits.memory: {size}i in Kubernetes. Or start fewer loader workers.",
+        f" resources.limits.memory: {size}i in Kubernetes."
     )
+
+
+def _cures(size: str) -> dict[Framework, Fix]:
+    return both(f"{raised(size)} Or start fewer loader workers.")
 
 
 rule = Rule(
     title="The job's memory is nearly at the limit of its container",
     documents=("beyond the documents",),
-    fixes=dict.fromkeys(BOTH, _fix(None)),
+    fixes=_cures("64G"),
     kind=Kind.MEMORY,
     detect=detect,
 )

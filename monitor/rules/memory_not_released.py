@@ -35,13 +35,12 @@ from whyidle.monitor.core.finding import (
     Evidence,
     Fix,
     Found,
-    Framework,
     Need,
     Severity,
     Verdict,
 )
 from whyidle.monitor.core.measure import SAMPLES
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule, both
 from whyidle.monitor.signals.memory import device_memory
 from whyidle.monitor.signals.recorded import GpuUser, SeenGpu
 from whyidle.monitor.signals.window import Window
@@ -56,12 +55,11 @@ SHORTEST_S: Final = 60.0
 LONG_S: Final = 600.0
 # From here on it is missing.
 FULL: Final = 0.9
-MOST_NAMED: Final = 3
 
 
 def detect(window: Window) -> Verdict:
     """Judge who holds memory."""
-    gpus = [gpu for gpu in window.job.gpus if gpu.owned]
+    gpus = window.gpus
     if not gpus:
         return window.lacks(Need.GPU)
     if window.job.seconds < SHORTEST_S:
@@ -83,29 +81,28 @@ def _by_others(window: Window, gpu: SeenGpu) -> Found | None:
         return None
     measure = window.job.measure
     named = [Evidence.of("memory that they hold", measure(held, "bytes", "nvml"))]
-    named += [
-        Evidence.of(_name(user), measure(user.memory or 0.0, "bytes", "nvml"))
-        for user in resting[:MOST_NAMED]
-    ]
-    is_ours, many = resting[0].is_ours, len(resting) > 1
-    one, some = _WHO[is_ours]
-    who = f"{len(resting)} {some} hold" if many else f"{one} holds"
-    does = "do" if many else "does"
+    for user in resting[:3]:
+        name = f"process {user.pid}{f' ({user.name})' if user.name else ''}"
+        named.append(Evidence.of(name, measure(user.memory or 0.0, "bytes", "nvml")))
+    is_ours, number = resting[0].is_ours, len(resting)
+    who = "Another process of the job holds" if is_ours else "Another program holds"
+    if number > 1:
+        who = f"{number} other {'processes of the job' if is_ours else 'programs'} hold"
+    does = "do" if number > 1 else "does"
     title = f"{who} {held / 2**30:.1f} GiB of GPU {gpu.index} and {does} no work"
     return _found(window, gpu, title, named, _OWN if is_ours else _OTHERS)
 
 
 def _resting(gpu: SeenGpu) -> Iterator[GpuUser]:
     """Yield who takes no time of the GPU; its main user is whoever takes most, or holds most."""
-    is_idle = gpu.means.get(m.GPU_UTILISATION, 1.0) < IDLE
-    shares = any(user.sm_share is not None for user in gpu.users)
     ours = [user for user in gpu.users if user.is_ours]
     main = max(ours, key=lambda user: (user.sm_share or 0.0, user.memory or 0.0), default=None)
+    # Of a process that rests the driver has no share, where it has that of others.
+    is_idle = gpu.means.get(m.GPU_UTILISATION, 1.0) < IDLE
+    known = is_idle or any(user.sm_share is not None for user in gpu.users)
     # Of a GPU that the job does not use nobody takes anything from it.
-    for user in gpu.users if ours else ():
-        # Of a process that rests the driver has no share, where it has that of others.
-        known = is_idle or shares
-        if user != main and known and (user.sm_share or 0.0) < IDLE:
+    for user in gpu.users if ours and known else ():
+        if user != main and (user.sm_share or 0.0) < IDLE:
             yield user
 
 
@@ -145,7 +142,7 @@ def _is_much(gpu: SeenGpu, held: float) -> bool:
 
 
 def _found(
-    window: Window, gpu: SeenGpu, title: str, evidence: list[Evidence], fix: Fix | None
+    window: Window, gpu: SeenGpu, title: str, evidence: list[Evidence], fix: str | None
 ) -> Found:
     measure, memory = window.job.measure, device_memory(window)
     total, used = gpu.means.get(m.GPU_MEMORY_TOTAL), gpu.last(m.GPU_MEMORY_USED)
@@ -162,30 +159,19 @@ def _found(
         severity=Severity.MEDIUM if is_missing and fix is not None else Severity.LOW,
         confidence=Confidence.MEASURED if fix is not _NOBODY else Confidence.INFERRED,
         title=title,
-        fixes=None if fix is None else dict.fromkeys(_FRAMEWORKS, fix),
+        fixes=None if fix is None else both(fix),
     )
 
 
-_WHO: Final = {
-    True: ("Another process of the job", "other processes of the job"),
-    False: ("Another program", "other programs"),
-}
-
-
-def _name(user: GpuUser) -> str:
-    return f"process {user.pid}{f' ({user.name})' if user.name else ''}"
-
-
-_FRAMEWORKS: Final[tuple[Framework, ...]] = ("pytorch", "jax")
-_OTHERS: Final = Fix("Look at whose it is (ps -fp PID): end it where it is left over, or move.")
-_OWN: Final = Fix(
+_OTHERS: Final = "Look at whose it is (ps -fp PID): end it where it is left over, or move."
+_OWN: Final = (
     "Let each rank use its own GPU alone: torch.cuda.set_device(local_rank) before anything else; "
     "and let processes that only load data touch none: no tensor of the device in a dataset or a "
-    "collate function. End those that are done.",
+    "collate function. End those that are done."
 )
-_NOBODY: Final = Fix(
+_NOBODY: Final = (
     "Look for processes in state D or Z (ps -eo pid,stat,cmd) and in other containers; if there "
-    "are none, and nothing else uses the GPU: nvidia-smi --gpu-reset -i N.",
+    "are none, and nothing else uses the GPU: nvidia-smi --gpu-reset -i N."
 )
 
 rule = Rule(

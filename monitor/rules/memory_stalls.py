@@ -28,35 +28,28 @@ None of the five mentions it: beyond the documents.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
-    LEAST_LOST,
     Evidence,
-    Fix,
     Found,
-    Framework,
     Gain,
     Need,
     Severity,
     Verdict,
 )
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules.memory_limit_near import raised, with_room
+from whyidle.monitor.signals.memory import PAGE
 from whyidle.monitor.signals.window import Window
 
-# Shorter waits are no fault: "medium" in the contract.
-LEAST: Final = LEAST_LOST[Severity.MEDIUM]
 # A page fault that reads a disk takes 0.1 ms and more: so many take 1% of the time.
 LEAST_FAULTS: Final = 100.0
-# Less than the pages of so many faults is somebody else's swap.
-PAGE: Final = 4096
 # Whose limit it is, where the use has come near it.
 NEAR: Final = 0.9
-GIB: Final = 1 << 30
-BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 SHOWN: Final[dict[str, Metric]] = {
     "tasks wait for memory": m.JOB_MEMORY_STALL,
     "all tasks wait for memory": m.JOB_MEMORY_STALL_ALL,
@@ -70,62 +63,44 @@ SHOWN: Final[dict[str, Metric]] = {
 
 def detect(window: Window) -> Verdict:
     """Judge the waits for memory."""
-    stall, faults = window.job.mean(m.JOB_MEMORY_STALL), window.job.mean(m.JOB_MAJOR_FAULTS)
+    job, means = window.job, window.job.means
+    stall, faults = job.mean(m.JOB_MEMORY_STALL), job.mean(m.JOB_MAJOR_FAULTS)
     if stall is None and faults is None:
         return window.lacks(Need.RECORDING)
-    if stall is None:
-        return _found(window, None) if _reads_swap(window) else None
-    if stall.value < LEAST:
-        return None
-    compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
-    most = min(stall.value, 1.0 if compute is None else 1 - compute.value)
-    everybody = window.job.means.get(m.JOB_MEMORY_STALL_ALL, 0.0)
-    return _found(window, Gain.between(min(most, everybody), most))
-
-
-def _reads_swap(window: Window) -> bool:
-    """Tell whether the job itself has pages read back from swap, and often."""
-    means = window.job.means
-    faults = means.get(m.JOB_MAJOR_FAULTS, 0.0)
-    read = PAGE * LEAST_FAULTS
-    is_read = means.get(m.HOST_SWAPPED_IN, 0.0) >= read and means.get(m.JOB_SWAP, 0.0) >= read
-    return faults >= LEAST_FAULTS and is_read
-
-
-def _found(window: Window, gain: Gain | None) -> Found:
-    job = window.job
-    used = job.means.get(m.JOB_MEMORY_USED, 0.0)
-    bites = next(
-        (
-            x
-            for x in (m.JOB_MEMORY_HIGH, m.JOB_MEMORY_LIMIT)
-            if x in job.means and used >= NEAR * job.means[x]
-        ),
-        None,
-    )
-    found = {name: job.mean(metric) for name, metric in SHOWN.items()}
+    if stall is not None:
+        # Shorter waits are no fault.
+        if stall.value < Severity.MEDIUM.least:
+            return None
+        most = min(stall.value, window.not_computing)
+        gain = Gain.between(min(most, means.get(m.JOB_MEMORY_STALL_ALL, 0.0)), most)
+    else:
+        # The job itself has pages read back from swap, and often: less than the pages of so many
+        # faults is somebody else's swap. Nothing says how long such a fault takes.
+        swapped = min(means.get(m.HOST_SWAPPED_IN, 0.0), means.get(m.JOB_SWAP, 0.0))
+        if means.get(m.JOB_MAJOR_FAULTS, 0.0) < LEAST_FAULTS or swapped < PAGE * LEAST_FAULTS:
+            return None
+        gain = None
+    used = means.get(m.JOB_MEMORY_USED, 0.0)
+    limits = (m.JOB_MEMORY_HIGH, m.JOB_MEMORY_LIMIT)
+    bites = next((x for x in limits if used >= NEAR * means.get(x, math.inf)), None)
+    fix = _OF_MACHINE
+    if bites is m.JOB_MEMORY_HIGH:
+        fix = f"Raise memory.high of its cgroup: systemd MemoryHigh={with_room(used)}, or max."
+    elif bites is not None:
+        fix = raised(with_room(used))
     return Found(
         gain,
-        tuple(Evidence.of(name, measure) for name, measure in found.items() if measure),
-        # Nothing says how long such a fault takes.
+        Evidence.known({name: job.mean(metric) for name, metric in SHOWN.items()}),
         severity=None if gain else Severity.MEDIUM,
         title=TITLES[bites],
-        fixes=dict.fromkeys(BOTH, _fix(bites, used)),
+        fixes=both(f"{fix} {_LESS}"),
     )
 
 
-def _fix(bites: Metric | None, used: float) -> Fix:
-    less = "Or hold less: fewer loader workers, a smaller prefetch_factor."
-    if bites is None:
-        return Fix(f"Move a job to another machine, or switch swap off (swapoff -a). {less}")
-    # What it holds with a quarter to spare.
-    size = f"{max(1, round(1.25 * used / GIB))}G"
-    if bites is m.JOB_MEMORY_HIGH:
-        return Fix(f"Raise memory.high of its cgroup: systemd MemoryHigh={size}, or max. {less}")
-    return Fix(
-        f"Raise the limit: --mem={size} for sbatch, --memory={size.lower()} for Docker,"
-        f" resources.limits.memory: {size}i in Kubernetes. {less}"
-    )
+_OF_MACHINE: Final = "Move a job to another machine, or switch swap off (swapoff -a)."
+
+
+_LESS: Final = "Or hold less: fewer loader workers, a smaller prefetch_factor."
 
 
 TITLES: Final[dict[Metric | None, str]] = {
@@ -137,6 +112,6 @@ TITLES: Final[dict[Metric | None, str]] = {
 rule = Rule(
     title="The job waits for main memory",
     documents=("beyond the documents",),
-    fixes=dict.fromkeys(BOTH, _fix(None, 0.0)),
+    fixes=both(f"{_OF_MACHINE} {_LESS}"),
     detect=detect,
 )

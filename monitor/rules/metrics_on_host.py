@@ -24,15 +24,10 @@ Beyond the documents: they compute no scores.
 
 from __future__ import annotations
 
-from typing import Final
-
 from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
-
-# A sum of hits stays, which is a launch or two: less than a tenth of a score that takes 1 ms.
-LEFT: Final = 0.1
 
 rule = Rule(
     title="Scores are computed on the host while the steps wait",
@@ -54,5 +49,6 @@ if is_last_batch:
     print("accuracy", float(hits) / samples)""",
         ),
     },
-    detect=phase(Phase.METRICS, left=LEFT),
+    # A sum of hits stays, which is a launch or two: less than a tenth of a score that takes 1 ms.
+    detect=phase(Phase.METRICS, left=0.1),
 )

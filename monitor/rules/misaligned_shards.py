@@ -33,14 +33,13 @@ from typing import Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules.idle_devices import NO_SHARE
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
 # Devices with the same work differ by a few percent; 13 of 100 samples on 8 devices, by 4%.
 LEAST: Final = 0.05
-# A device with less than this of the busiest one's work has none: another fault.
-NO_SHARE: Final = 0.1
 SPLITS: Final = "DataParallel"
 # Less than this is a key or a counter that happens to lie on all devices.
 LEAST_BYTES: Final = 100_000
@@ -49,64 +48,50 @@ LEAST_BYTES: Final = 100_000
 def detect(window: Window) -> Verdict:
     """Compare what the devices of a trace computed; else the batch with the devices."""
     trace = window.gpu_trace
-    if trace is not None and (work := _work(trace)):
+    on_gpu = [x for x in ([] if trace is None else trace.devices) if x["kind"] == "gpu"]
+    work = [device.get("compute_ns", 0) for device in on_gpu]
+    # What has no work is another fault.
+    work = [each for each in work if each > NO_SHARE * max(work)]
+    if trace is not None and len(work) > 1:
         return _uneven(trace, work)
     devices, batch = window.fact("devices_used"), window.fact("batch_size")
-    if SPLITS in _around(window) and isinstance(devices, int) and isinstance(batch, int):
+    around = window.fact("parallel") or ()
+    splits = SPLITS in ([around] if isinstance(around, str) else around)
+    if not isinstance(devices, int):
+        # A job of one device divides nothing; of another, nothing is known.
+        is_known = window.trace is not None or devices is not None
+        return None if is_known else window.lacks(Need.INSIDE)
+    if splits and isinstance(batch, int):
         return _indivisible(window, batch, devices)
-    if isinstance(devices, int) and (found := _whole_on_each(window, devices)):
-        return found
-    several = isinstance(devices, int) and devices > 1
-    return (
-        window.lacks(Need.GPU_TRACE, "of all devices together")
-        if several
-        else _without_trace(window)
-    )
+    if devices < 2:
+        return None
+    lacks = window.lacks(Need.GPU_TRACE, "of all devices together")
+    return _whole_on_each(window, devices) or lacks
 
 
 def _whole_on_each(window: Window, devices: int) -> Found | None:
     """Judge arrays of JAX on several devices: without a part of its own each does all the work."""
     whole, divided = window.fact("replicated_bytes"), window.fact("divided_bytes")
-    if devices < 2 or not isinstance(whole, int) or whole < LEAST_BYTES or divided != 0:
+    if not isinstance(whole, int) or whole < LEAST_BYTES or divided != 0:
         return None
     if window.fact("collectives") != 0 or not window.fact("executables_known"):
         return None
-    compute = window.share(Slice.COMPUTE)
+    measure, compute = window.job.measure, window.share(Slice.COMPUTE)
     # Divided evenly, each device does its part alone; half of that where the parts are small.
     most = None if compute is None else compute.value * (1 - 1 / devices)
-    evidence = (
-        Evidence.of("devices", window.job.measure(devices, "count")),
-        Evidence.of("arrays that are whole on each", window.job.measure(whole, "bytes")),
-        Evidence.of("arrays in parts", window.job.measure(0, "bytes")),
-    )
     return Found(
         gain=None if most is None else Gain.between(most / 2, most),
-        evidence=evidence,
+        evidence=(
+            Evidence.of("devices", measure(devices, "count")),
+            Evidence.of("arrays that are whole on each", measure(whole, "bytes")),
+            Evidence.of("arrays in parts", measure(0, "bytes")),
+        ),
         where=of_slice(window, Slice.COMPUTE),
         slice=Slice.COMPUTE,
         severity=Severity.HIGH if most is None else None,
         title=f"Each of {devices} devices does all of the work",
         frameworks=("jax",),
     )
-
-
-def _without_trace(window: Window) -> Verdict:
-    """A job of one device divides nothing; of another, nothing is known."""
-    is_known = window.trace is not None or window.fact("devices_used") is not None
-    return None if is_known else window.lacks(Need.INSIDE)
-
-
-def _around(window: Window) -> list[str]:
-    """Return what is around the model, by its names."""
-    wrappers = window.fact("parallel")
-    return [wrappers] if isinstance(wrappers, str) else list(wrappers or ())
-
-
-def _work(trace: Traced) -> list[int]:
-    """Return the time that each device computed; empty where there are no two with work."""
-    work = [device.get("compute_ns", 0) for device in trace.devices if device["kind"] == "gpu"]
-    work = [each for each in work if each > NO_SHARE * max(work)]
-    return work if len(work) > 1 else []
 
 
 def _uneven(trace: Traced, work: list[int]) -> Found | None:

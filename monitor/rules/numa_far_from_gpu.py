@@ -58,21 +58,19 @@ def detect(window: Window) -> Verdict:
     )
     if far.value < LEAST or window.device == "cpu":
         return None
-    gpus = [g for g in window.job.gpus if g.owned and g.info.get("numa_node") is not None]
-    evidence = [Evidence.of("looks that found it at another node", far)]
-    for gpu in gpus:
-        node = window.job.measure(gpu.info["numa_node"], "count", "procfs")
-        evidence.append(Evidence.of(f"node of GPU {gpu.index}", node))
-    copies = window.share(Slice.EXPOSED_COPY)
-    if copies is not None:
-        evidence.append(Evidence.of("only copies run", copies))
+    nodes = {gpu.index: gpu.info.get("numa_node") for gpu in window.gpus}
+    known = {index: node for index, node in nodes.items() if node is not None}
+    copies, measure = window.share(Slice.EXPOSED_COPY), window.job.measure
+    measures = {f"node of GPU {i}": measure(node, "count", "procfs") for i, node in known.items()}
     return Found(
         None if copies is None else Gain.between(0.0, BACK_MOST * copies.value),
-        tuple(evidence),
+        Evidence.known(
+            {"looks that found it at another node": far, **measures, "only copies run": copies}
+        ),
         slice=None if copies is None else Slice.EXPOSED_COPY,
         severity=Severity.LOW,
         confidence=Confidence.HINTED,
-        fixes=_fixes(sorted({gpu.info["numa_node"] for gpu in gpus})),
+        fixes=_fixes(sorted(set(known.values()))),
     )
 
 

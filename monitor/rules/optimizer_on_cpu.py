@@ -27,23 +27,28 @@ Beyond the documents. In an issue of DeepSpeed's (6834) a step took 10 s with it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Severity,
+    Verdict,
+)
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.operators import optimizers_of
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
-# Of the time; an optimizer of a few numbers beside another one takes less.
-LEAST: Final = 0.05
 # Data sheets: 2.0 to 3.4 TB/s (A100, H100) beside 0.3 at most of a host with 8 channels: a sixth
 # stays at most. At least a fiftieth, as in the issue named above.
 BACK: Final = (0.83, 0.98)
-_CPU: Final = "cpu"
 _ASKS: Final = re.compile(r"offload_optimizer|offload_param|CPUOffload|cpu_offload|\bCPUAdam\(")
 
 
@@ -54,8 +59,12 @@ def detect(window: Window) -> Verdict:
         Need.INSIDE,
         "the time in optimizers that are given no closure",
     )
-    here = _on_cpu(window)
-    if not here or takes.value < LEAST:
+    every, used = optimizers_of(window), window.fact("devices_used")
+    here = [each for each in every if "cpu" in {each.get("device"), each.get("state_device")}]
+    on_gpu = any(each.get("device") not in {"cpu", None} for each in every)
+    has_gpu = on_gpu or (isinstance(used, int) and used > 0)
+    # An optimizer of a few numbers beside another one takes less.
+    if not here or not has_gpu or takes.value < Severity.MEDIUM.least:
         return None
     idle = comes_back(window, takes.value, takes.value, Side.GPU)
     return Found(
@@ -73,16 +82,6 @@ def detect(window: Window) -> Verdict:
         where=asking(window.job, _ASKS),
         confidence=Confidence.INFERRED,
     )
-
-
-def _on_cpu(window: Window) -> list[Mapping[str, Any]]:
-    """Return the optimizers whose work is on the CPU, in a job with a GPU in use."""
-    every = optimizers_of(window)
-    on_gpu = any(each.get("device") not in {_CPU, None} for each in every)
-    used = window.fact("devices_used")
-    if not on_gpu and not (isinstance(used, int) and used > 0):
-        return []
-    return [each for each in every if _CPU in {each.get("device"), each.get("state_device")}]
 
 
 rule = Rule(

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from whyidle.monitor.code.source import dotted, tree_of, variables
@@ -82,11 +82,14 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE, "rows of a batch of a DataLoader, in main memory")
     length, longest = said["length"], said["longest"]
     spare = 1 - longest / length
-    if spare < LEAST or said["part"] < MOSTLY or _skips(window):
+    if spare < LEAST or said["part"] < MOSTLY:
         return None
-    computes = window.needed(_computes(window), Need.TRACE)
-    least, most = computes
-    may_cut = any(map(_cuts, _files(window)))
+    if (window.trace and window.trace.calls(_SKIPPED)) or asking(window.job, _SKIPS):
+        return None
+    least, most = window.needed(_computes(window), Need.TRACE)
+    # The user's files that the main thread was found in.
+    files = {place.file for place in own(map(Place.at, window.job.lines), most=None)}
+    may_cut = any(map(_cuts, files))
     high = 1 - (1 - spare) ** 2
     if length <= LONGEST_MEASURED:
         high = min(BACK[1] * spare, high)
@@ -99,7 +102,7 @@ def detect(window: Window) -> Verdict:
             Evidence.of("a row needs on average", measure(said["mean"], "count")),
             Evidence.of("batches looked at", measure(said["batches"], "count")),
         ),
-        where=_where(window),
+        where=asking(window.job, _ONE_LENGTH) or asking(window.job, _FILLS),
         slice=Slice.COMPUTE,
         severity=Severity.LOW if may_cut else None,
         confidence=Confidence.INFERRED,
@@ -119,17 +122,6 @@ def _computes(window: Window) -> tuple[float, float] | None:
     if window.device == "cpu" and window.trace is not None:
         fixed = work_free(window.trace) + window.trace.in_calls(TABLE_GRADIENT)
     return max(0.0, most - fixed), most
-
-
-def _files(window: Window) -> Iterable[str]:
-    """Return the user's files that the main thread was found in, each once."""
-    return dict.fromkeys(x.file for x in own(map(Place.at, window.job.lines), most=None))
-
-
-def _skips(window: Window) -> bool:
-    if window.trace is not None and window.trace.calls(_SKIPPED):
-        return True
-    return bool(asking(window.job, _SKIPS))
 
 
 def _cuts(file: str) -> bool:
@@ -156,16 +148,8 @@ def _is_cut(node: ast.AST) -> bool:
 def _to_a_length(rows: ast.expr, length: ast.expr) -> bool:
     # What belongs to the model is cut to the rows, and not they.
     is_models = isinstance(rows, ast.Attribute) and dotted(rows).startswith("self.")
-    return bool(variables(length)) and not is_models and not _of_shape(length)
-
-
-def _of_shape(length: ast.expr) -> bool:
     attributes = {x.attr for x in ast.walk(length) if isinstance(x, ast.Attribute)}
-    return bool(attributes & {"shape", "size"})
-
-
-def _where(window: Window) -> tuple[Place, ...]:
-    return asking(window.job, _ONE_LENGTH) or asking(window.job, _FILLS)
+    return bool(variables(length)) and not is_models and not attributes & {"shape", "size"}
 
 
 rule = Rule(

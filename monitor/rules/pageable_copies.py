@@ -28,65 +28,44 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.contracts.trace import CopyJson
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Verdict
-from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
-# What nothing else covers; "low" in the contract.
-LEAST: Final = 0.01
 # A few numbers, such as a seed, are pageable in every program.
 LEAST_BYTES: Final = 1 << 20
 # Of four measured pairs: pageable copies grew by 1.53 to 1.66 when the host had more to do, pinned
 # ones are made by the GPU alone. By so much at least a pinned copy is shorter.
 FASTER: Final = 1.5
-_LABEL: Final = "host to device, pageable"
 
 
 def detect(window: Window) -> Verdict:
     """Judge the copies to the device."""
     trace = window.whole_steps_on_gpu()
-    exposed = trace.detail(Slice.EXPOSED_COPY, _LABEL)
+    exposed = trace.detail(Slice.EXPOSED_COPY, "host to device, pageable")
     copies = [c for c in trace.copies("host to device") if c["memory"] == "pageable"]
     size = sum(copy["bytes"] or 0 for copy in copies) / trace.steps
-    if exposed is None or exposed.value < LEAST or size < LEAST_BYTES:
+    if exposed is None or exposed.value < Severity.LOW.least or size < LEAST_BYTES:
         return None
+    speed = size * trace.steps / sum(copy["total_ns"] for copy in copies)
+    pinned = next((loader.get("pin_memory") for loader in window.loaders), None)
+    says = "yes" if pinned else "no"
+    said = [] if pinned is None else [Evidence("loader pins its batches", says, "", "agent")]
+    waits = trace.taken(Slice.IDLE_SYNC)
     return Found(
-        gain=_gain(trace, exposed),
-        evidence=tuple(_evidence(window, trace, exposed, copies, size)),
+        # Pinned alone they are shorter; beside the work they are gone, and the wait for them.
+        gain=Gain.between(exposed.value * (1 - 1 / FASTER), exposed.value + waits),
+        evidence=(
+            Evidence.of("only such a copy runs", exposed),
+            Evidence.of("copied a step", trace.measure(size, "bytes/step")),
+            Evidence.of("speed", trace.measure(speed, "GB/s")),
+            *said,
+        ),
         where=of_slice(window, Slice.EXPOSED_COPY),
         slice=Slice.EXPOSED_COPY,
     )
-
-
-def _gain(trace: Traced, exposed: Measure) -> Gain:
-    """Pinned alone the copies are shorter; beside the work they are gone, and the wait for them."""
-    sync = trace.share(Slice.IDLE_SYNC)
-    waits = 0.0 if sync is None else sync.value
-    return Gain.between(exposed.value * (1 - 1 / FASTER), exposed.value + waits)
-
-
-def _evidence(
-    window: Window,
-    trace: Traced,
-    exposed: Measure,
-    copies: list[CopyJson],
-    size: float,
-) -> list[Evidence]:
-    took = sum(copy["total_ns"] for copy in copies)
-    found = [
-        Evidence.of("only such a copy runs", exposed),
-        Evidence.of("copied a step", trace.measure(size, "bytes/step")),
-        Evidence.of("speed", trace.measure(size * trace.steps / took, "GB/s")),
-    ]
-    pinned = next((loader.get("pin_memory") for loader in window.loaders), None)
-    if pinned is not None:
-        found.append(Evidence("loader pins its batches", "yes" if pinned else "no", "", "agent"))
-    return found
 
 
 rule = Rule(

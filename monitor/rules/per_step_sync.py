@@ -45,16 +45,13 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._kinds import BEYOND_CHANCE, OFTEN
 from whyidle.monitor.signals.gain import Side, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# Every second step: what is read less often is logging.
-LEAST_READS: Final = 0.5
-# Smaller shares are within the error of some hundred stack samples.
-LEAST_SHARE: Final = 0.03
 # Reads that nobody counted may be rare ones, which wait for all the steps before: so much is not.
 LEAST_WAITING: Final = 0.05
 # Of the line's time: a tenth may be other work, that stays, and every fiftieth step still reads.
@@ -62,27 +59,22 @@ LINE_LEAST, LINE_MOST = 0.9, 0.98
 _ITEM: Final = r"aten::(item|is_nonzero)"
 _REFILL: Final = "refilling after a synchronisation"
 
-# Of these some lie in the framework's own files and are left out.
-MOST_PLACES: Final = 20
-
 
 def detect(window: Window) -> Verdict:
     """Judge the reads of values."""
-    reads = window.syncs_per_step
-    if reads is None and (trace := window.gpu_trace) is not None:
+    reads, trace = window.syncs_per_step, window.gpu_trace
+    if reads is None and trace is not None:
         reads = trace.calls_per_step(_ITEM)
-    counted = reads is not None and reads.value >= LEAST_READS
-    if window.gpu_trace is not None and counted and reads is not None:
-        return _of_gpu(window, window.gpu_trace, reads)
-    if window.uses("pytorch") and counted and reads is not None:
-        return _of_lines(window, reads)
+    counted = reads if reads is not None and reads.value >= OFTEN else None
+    if trace is not None and counted is not None:
+        return _of_gpu(window, trace, counted)
+    if window.uses("pytorch") and counted is not None:
+        return _of_lines(window, counted)
     on_gpu = window.device == "gpu"
     in_turns = window.uses("jax") or (window.uses("tensorflow") and (on_gpu or window.works_ahead))
-    if in_turns and (counted or _waits(window) >= LEAST_WAITING):
+    if in_turns and (counted is not None or _waits(window) >= LEAST_WAITING):
         return _of_turns(window, reads)
-    if reads is None:
-        return window.lacks(Need.STEPS if window.job.inside else Need.INSIDE)
-    return None
+    return window.lacks(window.of_steps) if reads is None else None
 
 
 def _waits(window: Window) -> float:
@@ -92,12 +84,6 @@ def _waits(window: Window) -> float:
     """
     rows = () if window.host is None else window.host.rows
     return sum(row.share for row in rows if row.doing is HostClass.READ and not row.due)
-
-
-def _only_now_and_then(window: Window) -> bool:
-    """Tell whether hardly a read was found that is not due every few steps only."""
-    whole = 0.0 if window.host is None else window.host.share(HostClass.READ)
-    return whole >= LEAST_WAITING > _waits(window)
 
 
 def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
@@ -125,7 +111,7 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
     places = [(read.file, read.line) for read in window.job.reads]
     share = window.needed(share_of_lines(window.job, places), Need.INSIDE)
     error = step_samples(window.job).error(share.value)
-    if share.value - error < LEAST_SHARE:
+    if share.value - error < BEYOND_CHANCE:
         return None
     return _found(
         window,
@@ -139,25 +125,21 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
 
 
 def _of_turns(window: Window, reads: Measure | None) -> Verdict:
-    if _only_now_and_then(window):
+    seen, spent = _waits(window), window.job.mean(m.JOB_SYNC_WAIT)
+    whole = 0.0 if window.host is None else window.host.share(HostClass.READ)
+    if whole >= LEAST_WAITING > seen:
+        # Hardly a read was found that is not due every few steps only.
         return None
-    spent = window.job.mean(m.JOB_SYNC_WAIT)
-    seen = _waits(window)
     if spent is None or spent.value < seen:
         spent = window.job.sampled(seen) if seen else spent
-    if spent is None:
-        return window.lacks(Need.INSIDE)
+    spent = window.needed(spent, Need.INSIDE)
     gain = comes_back(window, spent.value, spent.value, Side.AHEAD)
-    if gain.high < LEAST_SHARE:
+    if gain.high < BEYOND_CHANCE:
         return None
-    evidence = [Evidence.of("main thread in reads", spent)]
-    if reads is not None:
-        evidence.insert(0, Evidence.of("reads a step", reads))
-    found = _found(window, gain, tuple(evidence), idle_slice(window.trace))
+    evidence = Evidence.known({"reads a step": reads, "main thread in reads": spent})
+    found = _found(window, gain, evidence, idle_slice(window.trace))
     # By the agent's clock, or by samples alone.
-    counted = spent.value > seen
-    confidence = found.confidence if counted else Confidence.INFERRED
-    return replace(found, confidence=confidence)
+    return found if spent.value > seen else replace(found, confidence=Confidence.INFERRED)
 
 
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:
@@ -172,7 +154,7 @@ def _where(window: Window) -> tuple[Place, ...]:
         for row in sorted(rows, key=lambda row: row.due)
         if row.doing is HostClass.READ and row.frames
     )
-    by_agent, by_samples = own(window.where_read(MOST_PLACES)), own(sampled)
+    by_agent, by_samples = own(window.where_read()), own(sampled)
     if sum(p.share or 0.0 for p in by_agent) >= sum(p.share or 0.0 for p in by_samples):
         return by_agent or by_samples
     return by_samples
@@ -216,5 +198,4 @@ for number, (x, y) in enumerate(batches, 1):
         ),
     },
     detect=detect,
-    # The late rank's gradients are what such a read waits for.
 )

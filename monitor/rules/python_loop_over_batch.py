@@ -100,14 +100,15 @@ def _of_small(window: Window, trace: Traced) -> Found | None:
     if window.uses("jax") or not window.job.lines:
         return None
     # The rarest of the names in a short trace are left out, and what tells its steps with them.
-    steps = steps_in(trace) or _by_pace(window, trace)
+    steps, step = steps_in(trace) or _by_pace(window, trace), window.step_s
     for counted, way in ((_of_operations, Way.METHODS), (_of_pieces, Way.PIECES)):
         count = partial(counted, trace, steps)
         loop = _loop(window, partial(_is_called_often, count), way)
         times = None if loop is None else count(loop.calls)
-        if loop is None or times is None or loop.inside < LEAST_SHARE:
+        if loop is None or times is None or step is None or loop.inside < LEAST_SHARE:
             continue
-        if _is_short(window, loop.inside / times[1].value):
+        # A part of a step is a few calls: else it computes something.
+        if loop.inside / times[1].value * step.value <= MOST_OF_A_PASS * PER_OPERATOR_S:
             if way is Way.METHODS:
                 # Without a gradient nothing goes back through it.
                 return _found(window, loop, (loop.inside, loop.inside), times)
@@ -115,30 +116,6 @@ def _of_small(window: Window, trace: Traced) -> Found | None:
             least = min(loop.share, loop.inside + back)
             return _found(window, loop, (least, loop.share), times)
     return None
-
-
-def _loop(
-    window: Window, fits: Callable[[set[str]], bool] | None = None, way: Way = Way.WHOLE
-) -> Looping | None:
-    rows = () if window.host is None else window.host.rows
-    # A validation goes through batches as well, and what it calls trains nothing.
-    steps = [row for row in rows if row.phase is Phase.STEP] or rows
-    chains = ((row.frames, row.share) for row in steps)
-    return over_samples(step_samples(window.job).lines, chains, fits=fits, way=way)
-
-
-def _found(
-    window: Window, loop: Looping, shares: tuple[float, float], times: tuple[str, Measure] | None
-) -> Found:
-    """Return it for a loop that takes from so much to so much of the time."""
-    counted = () if times is None else (Evidence.of(*times),)
-    return Found(
-        gain=_gain(window, shares, times),
-        evidence=(*counted, Evidence.of("main thread on the loop", window.job.sampled(shares[0]))),
-        where=own(loop.where),
-        confidence=Confidence.INFERRED,
-        slice=Slice.IDLE_DISPATCH,
-    )
 
 
 def _is_of_calls(window: Window, loop: Looping) -> bool:
@@ -159,6 +136,54 @@ def _is_called_often(
     return _is_often(count(names))
 
 
+def _loop(
+    window: Window, fits: Callable[[set[str]], bool] | None = None, way: Way = Way.WHOLE
+) -> Looping | None:
+    rows = () if window.host is None else window.host.rows
+    # A validation goes through batches as well, and what it calls trains nothing.
+    steps = [row for row in rows if row.phase is Phase.STEP] or rows
+    chains = ((row.frames, row.share) for row in steps)
+    return over_samples(step_samples(window.job).lines, chains, fits=fits, way=way)
+
+
+def _found(
+    window: Window, loop: Looping, shares: tuple[float, float], times: tuple[str, Measure] | None
+) -> Found:
+    """Return it for a loop that takes from so much to so much of the time.
+
+    One call in all of the loop stays, and a part of its work.
+    """
+    counted = () if times is None else (Evidence.of(*times),)
+    work, error = _work(window), step_samples(window.job).error
+    least = max(0.0, shares[0] - error(shares[0]))
+    most = min(1.0, shares[1] + error(shares[1]))
+    fewest, many = (LEAST_TIMES, math.inf) if times is None else 2 * (times[1].value,)
+    return Found(
+        gain=Gain.between(
+            least * (1 - min(1.0, work[1] + 1 / fewest)), most * (1 - min(1.0, work[0] + 1 / many))
+        ),
+        evidence=(*counted, Evidence.of("main thread on the loop", window.job.sampled(shares[0]))),
+        where=own(loop.where),
+        confidence=Confidence.INFERRED,
+        slice=Slice.IDLE_DISPATCH,
+    )
+
+
+def _work(window: Window) -> tuple[float, float]:
+    """Return what stays of the work, as shares of the loop."""
+    if window.device == "cpu" and not window.uses("jax"):
+        # There an operator and the call of it are one.
+        return 0.0, WORK_OF_A_CALL
+    trace = window.trace
+    if trace is None:
+        return 0.0, LEFT_MOST
+    both = trace.taken(Slice.COMPUTE, Slice.IDLE_DISPATCH)
+    if not both:
+        return 0.0, WORK_OF_A_CALL
+    work = trace.taken(Slice.COMPUTE) / both
+    return LEFT_LEAST * work, LEFT_MOST * work
+
+
 def _is_often(times: tuple[str, Measure] | None) -> bool:
     return times is not None and times[1].value >= LEAST_TIMES
 
@@ -166,34 +191,30 @@ def _is_often(times: tuple[str, Measure] | None) -> bool:
 def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     """Return what is called how often in a step; ``None``: not known."""
     if window.uses("jax"):
-        return _of_functions(window, trace)
+        calls = trace.calls(r"PjitFunction\(.*\)")
+        if not calls:
+            return None
+        most = max(calls, key=lambda call: int(call["count"]))
+        # Without steps the job's own pace tells them, or the function with the most time stands for
+        # them: never one called now and then, beside which every step would look like a loop.
+        longest = max(calls, key=lambda call: int(call["total_ns"]))
+        steps = trace.steps or _by_pace(window, trace) or longest["count"]
+        name = str(most["name"]).removeprefix("PjitFunction(").removesuffix(")")
+        return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
     # Forward of each layer one of these is called; what goes back may be less, or nothing.
-    forward = [c["count"] for c in trace.calls(r"aten::(linear|convolution|bmm|baddbmm)")]
+    forward = trace.count(r"aten::(linear|convolution|bmm|baddbmm)")
     backward = trace.count(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")
-    ahead = sum(forward) + trace.count(r"aten::(addmm|matmul|mv|dot)")
+    ahead = forward + trace.count(r"aten::(addmm|matmul|mv|dot)")
     if 0 < ahead < backward - trace.count(r"MmBackward\d"):
         # Gradients of gradients go back through the same layers again and again.
         backward = 0
     added = trace.count(PARAMETER)
-    used = max(sum(forward), backward)
+    used = max(forward, backward)
     if not used or not added:
         return None
     # With a bias each layer has two parameters.
     times = trace.measure(LEAST_TIMES / LEAST_USES * used / added, "count")
     return "calls of each layer in a step", times
-
-
-def _of_functions(window: Window, trace: Traced) -> tuple[str, Measure] | None:
-    calls = trace.calls(r"PjitFunction\(.*\)")
-    if not calls:
-        return None
-    most = max(calls, key=lambda call: int(call["count"]))
-    # Without steps the job's own pace tells them, or the function with the most time stands for
-    # them: never one that is called now and then, beside which every step would look like a loop.
-    longest = max(calls, key=lambda call: int(call["total_ns"]))
-    steps = trace.steps or _by_pace(window, trace) or longest["count"]
-    name = str(most["name"]).removeprefix("PjitFunction(").removesuffix(")")
-    return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
 
 
 def _by_pace(window: Window, trace: Traced) -> float:
@@ -250,38 +271,6 @@ def _back_through(trace: Traced, names: Collection[str], pieces: float) -> float
         if count := trace.count(like):
             found += trace.in_calls(like) * min(1.0, pieces / count)
     return found
-
-
-def _is_short(window: Window, share: float) -> bool:
-    """Tell whether this part of a step is a few calls: else it computes something."""
-    step = window.step_s
-    return step is not None and share * step.value <= MOST_OF_A_PASS * PER_OPERATOR_S
-
-
-def _gain(window: Window, shares: tuple[float, float], times: tuple[str, Measure] | None) -> Gain:
-    """Keep one call in all of the loop, and a part of its work."""
-    work, error = _work(window), step_samples(window.job).error
-    least = max(0.0, shares[0] - error(shares[0]))
-    most = min(1.0, shares[1] + error(shares[1]))
-    fewest, many = (LEAST_TIMES, math.inf) if times is None else 2 * (times[1].value,)
-    return Gain.between(
-        least * (1 - min(1.0, work[1] + 1 / fewest)), most * (1 - min(1.0, work[0] + 1 / many))
-    )
-
-
-def _work(window: Window) -> tuple[float, float]:
-    """Return what stays of the work, as shares of the loop."""
-    if window.device == "cpu" and not window.uses("jax"):
-        # There an operator and the call of it are one.
-        return 0.0, WORK_OF_A_CALL
-    trace = window.trace
-    if trace is None:
-        return 0.0, LEFT_MOST
-    compute, dispatch = (trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH))
-    if compute is None or dispatch is None or not compute.value + dispatch.value:
-        return 0.0, WORK_OF_A_CALL
-    work = compute.value / (compute.value + dispatch.value)
-    return LEFT_LEAST * work, LEFT_MOST * work
 
 
 rule = Rule(

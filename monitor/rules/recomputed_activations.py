@@ -28,7 +28,6 @@ Beyond the documents. D4 §4 advises to compute activations again where the memo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 from whyidle.monitor.code.source import calls, last
@@ -49,14 +48,12 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.runs.stacks import Chain, CodeLine
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.memory import device_memory, in_checkpoint, room_on_host
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
-# Of the main thread's time; at five samples a second less is chance.
-LEAST: Final = 0.05
 # What comes back of it (``benchmarks/step_costs.py``): a kept activation takes memory that is new,
 # and a checkpoint has a price of its own, as has memory that is given back and taken again: of a
 # step a tenth more.
@@ -68,6 +65,7 @@ BACK_ON_GPU: Final = (0.0, 0.25)
 # As many times the memory that the job takes must be free.
 ROOM: Final = 1.0
 _BACK: Final = frozenset({"backward", "grad"})
+_WRAPS: Final = frozenset({"checkpoint", "checkpoint_sequential"})
 # What may stand on the same line: scaled or averaged, it is still only the loss.
 _OF_A_LOSS: Final = frozenset({"scale", "mean", "sum", "div", "prepare_for_backward"})
 _ASKS: Final = re.compile(
@@ -78,31 +76,38 @@ _ASKS: Final = re.compile(
 
 def detect(window: Window) -> Verdict:
     """Judge the time of layers within backward passes, beside the memory that is left."""
-    if not window.job.stacks.samples:
+    job, on_gpu = window.job, window.device == "gpu"
+    if not job.stacks.samples:
         return window.lacks(Need.INSIDE)
-    on_gpu = window.device == "gpu"
-    again, within = _in_threads(window) if on_gpu else _again(window)
-    where = _where(window)
+    chains = job.stacks.chains
+    if on_gpu:
+        # In what part of the looks the pass back's own thread was found in a checkpoint.
+        threads = job.threads.chains.items()
+        found = sum(counts.samples for chain, counts in threads if in_checkpoint(chain))
+        again = within = min(1.0, found / job.stacks.samples)
+    else:
+        again, within = _again(job.stacks)
+    # The lines that ask for it: as found in the samples, else by their text.
+    lines = dict.fromkeys(line for chain in chains for line in chain.frames)
+    wraps = (Place(*line) for line in lines if _called(line) & _WRAPS)
+    where = own(wraps) or asking(job, _ASKS)
     # Layers also run within a pass back that somebody has written: where nobody asks for it, none
     # is meant.
-    if again < LEAST or not (where or on_gpu or _is_seen(window)):
+    is_meant = where or on_gpu or any(map(in_checkpoint, chains))
+    # At five samples a second less is chance.
+    if again < Severity.MEDIUM.least or not is_meant:
         return None
-    room = window.needed(
-        _room_on_gpu(window) if on_gpu else _room(window),
-        Need.INSIDE if on_gpu else Need.RECORDING,
-        "the memory that is left",
-    )
-    taken, left = room
+    taken, left = _room(window)
     if left.value < ROOM * taken.value:
         return None
-    error = step_samples(window.job).error
+    error = step_samples(job).error
     on_cpu = BACK[0] * (again - error(again)), BACK[1] * (within + error(within)) + BESIDE
     low, high = BACK_ON_GPU if on_gpu else on_cpu
     thread = "the pass back's thread: computes layers" if on_gpu else "layers within a pass back"
     return Found(
         gain=Gain.between(low, high),
         evidence=(
-            Evidence.of(thread, window.job.sampled(again)),
+            Evidence.of(thread, job.sampled(again)),
             Evidence.of("memory that the job takes", taken),
             Evidence.of("memory that is left", left),
         ),
@@ -113,37 +118,34 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _again(window: Window) -> tuple[float, float]:
+def _again(stacks: StackSamples) -> tuple[float, float]:
     """Return the share of the samples in layers within a pass back, and in anything there."""
-    stacks = window.job.stacks
-    ahead = {
-        _of(line) for chain in stacks.chains if _back_at(chain) is None for line in chain.frames
-    }
-    within = [(chain, n.samples) for chain, n in stacks.chains.items() if _is_within(chain)]
-    # What else runs there may be activations of a library's, or a hook.
-    again = sum(samples for chain, samples in within if _is_again(chain, ahead))
-    return again / stacks.samples, sum(samples for _, samples in within) / stacks.samples
+    begins = {chain: _back_at(chain) for chain in stacks.chains}
+    ahead = {_of(x) for chain, at in begins.items() if at is None for x in chain.frames}
+    again = within = 0.0
+    for chain, counts in stacks.chains.items():
+        at, leaf = begins[chain], chain.leaf
+        # Python runs within it, and not only what starts it.
+        if at is None or (at == 0 and (leaf is None or plays(Role.ENGINE, leaf))):
+            continue
+        within += counts.samples
+        # A layer, or lines that run before a pass back as well; what else runs there may be
+        # activations of a library's, or a hook.
+        named = (line for line in chain.frames[:at] if not line.function.startswith("<"))
+        if plays(Role.LAYER, leaf) or any(_of(line) in ahead for line in named):
+            again += counts.samples
+    return again / stacks.samples, within / stacks.samples
 
 
-def _is_seen(window: Window) -> bool:
-    """Tell whether the main thread was found where layers are wrapped for that."""
-    return any(map(in_checkpoint, window.job.stacks.chains))
-
-
-def _is_within(chain: Chain) -> bool:
-    """Tell whether Python runs within a pass back, and not only what starts it."""
-    at = _back_at(chain)
-    if at is None:
-        return False
-    return at > 0 or (chain.leaf is not None and not plays(Role.ENGINE, chain.leaf))
-
-
-def _is_again(chain: Chain, ahead: set[tuple[str, str]]) -> bool:
-    """Tell whether what runs there is a layer, or lines that run before a pass back as well."""
-    if plays(Role.LAYER, chain.leaf):
-        return True
-    named = (line for line in chain.frames[: _back_at(chain)] if not line.function.startswith("<"))
-    return any(_of(line) in ahead for line in named)
+def _room(window: Window) -> tuple[Measure, Measure]:
+    """Return the memory that the job takes, and what is left of it; raises ``Lacking``."""
+    measure, memory, taken = window.job.measure, device_memory(window), window.job.mean(m.JOB_RSS)
+    if window.device == "gpu":
+        memory = window.needed(memory, Need.INSIDE, "the memory that is left")
+        return measure(memory.peak, "bytes"), measure(memory.limit - memory.peak, "bytes")
+    rooms = [] if taken is None else room_on_host(window, taken.value)
+    taken = window.needed(taken if rooms else None, Need.RECORDING, "the memory that is left")
+    return taken, measure(min(rooms), "bytes", "procfs")
 
 
 def _of(line: CodeLine) -> tuple[str, str]:
@@ -158,42 +160,6 @@ def _back_at(chain: Chain) -> int | None:
             # A method of the user's own of that name is none.
             return at if at == 0 or chain.frames[at - 1].function not in names else None
     return None
-
-
-def _in_threads(window: Window) -> tuple[float, float]:
-    """Return in what part of the looks the pass back's own thread was found in a checkpoint."""
-    chains = window.job.threads.chains.items()
-    found = sum(counts.samples for chain, counts in chains if in_checkpoint(chain))
-    return (min(1.0, found / window.job.stacks.samples),) * 2
-
-
-def _room(window: Window) -> tuple[Measure, Measure] | None:
-    taken = window.job.mean(m.JOB_RSS)
-    rooms = [] if taken is None else room_on_host(window, taken.value)
-    if taken is None or not rooms:
-        return None
-    return taken, window.job.measure(min(rooms), "bytes", "procfs")
-
-
-def _room_on_gpu(window: Window) -> tuple[Measure, Measure] | None:
-    memory = device_memory(window)
-    if memory is None:
-        return None
-    measure = window.job.measure
-    return measure(memory.peak, "bytes"), measure(memory.limit - memory.peak, "bytes")
-
-
-def _where(window: Window) -> tuple[Place, ...]:
-    """Return the lines that ask for it: as found in the samples, else by their text."""
-    seen = dict.fromkeys(_asking(window.job.stacks.chains))
-    return own(Place(*line) for line in seen) or asking(window.job, _ASKS)
-
-
-def _asking(chains: Iterable[Chain]) -> Iterator[CodeLine]:
-    for chain in chains:
-        for line in chain.frames:
-            if _called(line) & {"checkpoint", "checkpoint_sequential"}:
-                yield line
 
 
 def _called(line: CodeLine) -> set[str]:

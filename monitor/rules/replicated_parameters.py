@@ -29,7 +29,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.memory import known_memory
 from whyidle.monitor.signals.window import Window
 
 # Of a device: less is not what fills it.
@@ -40,38 +40,23 @@ WITH_GRADIENTS: Final = 2
 
 def detect(window: Window) -> Verdict:
     """Judge what each device holds a copy of."""
-    memory = window.needed(
-        device_memory(window), Need.GPU if window.device == "cpu" else Need.INSIDE
-    )
+    memory, fact = known_memory(window), window.fact
     if not memory.is_near:
         return None
-    return _jax(window, memory) if window.uses("jax") else _torch(window, memory)
-
-
-def _jax(window: Window, memory: DeviceMemory) -> Verdict:
-    copies, devices = window.fact("replicated_bytes"), window.fact("devices_used")
-    if not isinstance(copies, int) or not isinstance(devices, int):
-        return window.lacks(Need.INSIDE)
-    if devices < 2:
-        return None
-    return _found(window, memory, "whole on each device", copies / devices, devices)
-
-
-def _torch(window: Window, memory: DeviceMemory) -> Verdict:
-    ranks, size = window.fact("world_size"), window.fact("parameter_bytes")
-    if not isinstance(ranks, int) or not isinstance(size, int):
-        return window.lacks(Need.INSIDE, "the size of the model, of an optimizer that steps")
-    is_copied = str(window.fact("parallel")) == "DistributedDataParallel"
-    if ranks < 2 or not is_copied or window.fact("sharded"):
-        return None
-    name = "parameters and gradients on each GPU"
-    return _found(window, memory, name, WITH_GRADIENTS * size, ranks)
-
-
-def _found(
-    window: Window, memory: DeviceMemory, name: str, held: float, devices: int
-) -> Found | None:
-    if held < MUCH * memory.of_a_device:
+    if window.uses("jax"):
+        copies, devices = fact("replicated_bytes"), fact("devices_used")
+        if not isinstance(copies, int) or not isinstance(devices, int):
+            return window.lacks(Need.INSIDE)
+        name, held = "whole on each device", copies / max(1, devices)
+        is_copied = devices > 1
+    else:
+        devices, size = fact("world_size"), fact("parameter_bytes")
+        if not isinstance(devices, int) or not isinstance(size, int):
+            return window.lacks(Need.INSIDE, "the size of the model, of an optimizer that steps")
+        name, held = "parameters and gradients on each GPU", WITH_GRADIENTS * size
+        is_ddp = str(fact("parallel")) == "DistributedDataParallel"
+        is_copied = devices > 1 and is_ddp and not fact("sharded")
+    if not is_copied or held < MUCH * memory.of_a_device:
         return None
     measure = window.job.measure
     return Found(

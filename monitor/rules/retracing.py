@@ -45,6 +45,7 @@ from whyidle.monitor.code.source import called, nodes_at
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     MOST_LOST,
+    PROBES,
     Evidence,
     Fix,
     Found,
@@ -159,60 +160,52 @@ _CLEARS: Final = re.compile(
 )
 # As in "at x: now f32[99,4], before f32[20,4]".
 _ARGUMENT: Final = re.compile(r"at \S+: now ")
-MOST_MAKERS: Final = 2
 KEEP: Final = Fix(
     "Clear nothing between the steps: all that was compiled is compiled anew after it. Memory that"
     " grows by compiled programs is that of shapes that change: pad these."
 )
-_FRAMEWORKS: Final[dict[str, Framework]] = {
-    "jax": "jax",
-    "torch": "pytorch",
-    "tensorflow": "tensorflow",
-}
 
 
 def detect(window: Window) -> Verdict:
     """Judge the functions that were compiled again and again."""
-    if not window.job.inside:
+    job, rate = window.job, window.job.mean(m.PROCESS_COMPILES)
+    if not job.inside:
         return window.lacks(Need.INSIDE)
     # Loops of JAX's own that are compiled in each call miss a function around them: unjitted_step.
-    again = [one for one in compiled_again(window.job) if one.function.function not in CONTROL]
+    again = [one for one in compiled_again(job) if one.function.function not in CONTROL]
     lost = min(1.0, sum(one.share.value for one in again))
-    if not again or not _goes_on(window) or lost < LEAST:
+    # What warms up ends by itself.
+    goes_on = rate is None or round(rate.value * job.seconds) >= LEAST_NOW
+    if not again or not goes_on or lost < LEAST:
         return None
     worst = again[0].function
-    clearing = _clearing(window, worst.reason)
-    by_size = worst.framework != "torch" or bool(_SIZE.search(worst.reason or ""))
-    # What else changes cannot always be kept as it is.
-    if worst.framework == "tensorflow":
-        gain = _with_first_runs(window, _by_chance(window, (lost, lost), again, alike=True))
-    else:
-        chance = _by_chance(window, _seen(window, lost), again)
-        # Who pads to few lengths computes more; where no argument changed there is none to pad.
-        # Of a function made anew hardly anything came back in one program of four: it stays wide.
-        is_same = _AS_BEFORE.match(worst.reason or "")
-        grown = 1.0 if clearing or is_same else GROWN[worst.framework]
-        gain = _gain(chance, _first_runs(window), grown)
-    if again[0].is_few:
-        # At least what they are of all that was recorded.
-        job = window.job
-        spent = sum(one.function.ns for one in again) / 1e9 / (job.seconds + job.warm_s)
-        gain = Gain(min(gain.low, spent), gain.high)
-    gain = _beside(window, gain if by_size else Gain.between(lost / 2, max(lost, gain.high)))
+    reason, framework = worst.reason or "", PROBES[worst.framework]
+    clearing = _clearing(window, reason)
+    by_size = framework != "pytorch" or bool(_SIZE.search(reason))
+    gain = _gain(window, again, lost, by_size=by_size, clears=bool(clearing))
     places = [_place(one.function) for one in again if one.function.file]
     if _PIPELINE.fullmatch(worst.function):
         return _of_pipeline(window, again, gain, own(places))
+    # Another cure than the rule's own, where the reason names another cause.
+    cure = next((cure for like, cure in CURES.get(framework, ()) if like.search(reason)), None)
+    if not by_size:
+        cure = LOOK
+    if clearing:
+        cure = KEEP
+    # Where an argument changes, the lines that give what its call is given.
+    at = _place(worst)
+    is_given = _ARGUMENT.match(reason)
+    given = makers(CodeLine(at.file, at.line, at.function))[:2] if is_given else ()
+    made = (Place(each.file, each.line, each.function) for each in given)
     return Found(
         gain=gain,
-        fixes=dict.fromkeys((_FRAMEWORKS[worst.framework],), KEEP)
-        if clearing
-        else _fixes(worst.framework, worst.reason or "", by_size=by_size),
+        fixes=None if cure is None else {framework: cure},
         evidence=tuple(_evidence(window, again)),
-        where=own((*clearing, *places[:1], *_makers(worst), *places[1:])),
+        where=own((*clearing, *places[:1], *made, *places[1:])),
         slice=Slice.IDLE_COMPILE,
         title=f"'{worst.function}' is compiled again and again"
         + (": what was compiled is cleared" if clearing else ""),
-        frameworks=tuple(dict.fromkeys(_FRAMEWORKS[one.function.framework] for one in again[:3])),
+        frameworks=tuple(dict.fromkeys(PROBES[one.function.framework] for one in again[:3])),
     )
 
 
@@ -255,29 +248,6 @@ def _clearing(window: Window, reason: str | None) -> tuple[Place, ...]:
     )
 
 
-def _makers(function: Compiled) -> tuple[Place, ...]:
-    """Return the lines that give what its call is given, where an argument changes."""
-    at = _place(function)
-    changes = _ARGUMENT.match(function.reason or "")
-    made = makers(CodeLine(at.file, at.line, at.function)) if changes else ()
-    return tuple(Place(each.file, each.line, each.function) for each in made[:MOST_MAKERS])
-
-
-def _fixes(framework: str, reason: str, *, by_size: bool) -> dict[Framework, Fix] | None:
-    """Return another cure than the rule's own, where the reason names another cause."""
-    if framework == "torch":
-        return None if by_size else {"pytorch": LOOK}
-    name = _FRAMEWORKS[framework]
-    cure = next((cure for like, cure in CURES[name] if like.search(reason)), None)
-    return None if cure is None else {name: cure}
-
-
-def _goes_on(window: Window) -> bool:
-    """Tell whether something is compiled in the steady part; what warms up ends by itself."""
-    rate = window.job.mean(m.PROCESS_COMPILES)
-    return rate is None or round(rate.value * window.job.seconds) >= LEAST_NOW
-
-
 def _first_runs(window: Window) -> float:
     """Return what part of the steps at most is the first run of a program."""
     each = window.compiles_per_step
@@ -302,34 +272,35 @@ def _by_chance(
     return least / (1 + least), most / (1 + most)
 
 
-def _seen(window: Window, lost: float) -> tuple[float, float]:
-    """Return the least and the most of the time that it took, by what JAX says and by samples.
-
-    What is compiled within another function counts in both; samples count a moment once.
-    """
-    host = window.host
-    if host is None or not (sampled := host.share(HostClass.COMPILE)):
-        return lost, lost
-    return min(lost, max(0.0, sampled - host.error(sampled))), lost
-
-
-def _gain(lost: tuple[float, float], first: float, grown: float) -> Gain:
-    """Return the compiling, and what comes back of the first runs.
-
-    A run is no longer than its compilation, so that all first runs take no more than that does.
-    What is left may grow.
-    """
-    return Gain.between(
-        _back(lost[0], first, grown)[0], max(_back(each, first, grown)[1] for each in lost)
-    )
-
-
-def _with_first_runs(window: Window, lost: tuple[float, float]) -> Gain:
-    """Return the tracing, and what the first run of each graph takes besides."""
-    most = OPTIMIZED_BY_XLA if window.fact("jit_compile") else OPTIMIZED_MOST
-    return Gain.between(
-        min(MOST_LOST, lost[0] * (1 + OPTIMIZED)), min(MOST_LOST, lost[1] * (1 + most))
-    )
+def _gain(
+    window: Window, again: list[Recompiled], lost: float, *, by_size: bool, clears: bool
+) -> Gain:
+    job, host, worst = window.job, window.host, again[0].function
+    if worst.framework == "tensorflow":
+        # The tracing, and what the first run of each graph takes besides.
+        low, high = _by_chance(window, (lost, lost), again, alike=True)
+        most = OPTIMIZED_BY_XLA if window.fact("jit_compile") else OPTIMIZED_MOST
+        gain = Gain.between(low * (1 + OPTIMIZED), high * (1 + most))
+    else:
+        least = lost
+        if host is not None and (sampled := host.share(HostClass.COMPILE)):
+            # What is compiled within another function counts in both; samples count a moment once.
+            least = min(lost, max(0.0, sampled - host.error(sampled)))
+        # Who pads to few lengths computes more; where no argument changed there is none to pad.
+        # Of a function made anew hardly anything came back in one program of four: it stays wide.
+        is_same = _AS_BEFORE.match(worst.reason or "")
+        grown = 1.0 if clears or is_same else GROWN[worst.framework]
+        # A run is no longer than its compilation, so that all first runs take no more than that
+        # does. What is left may grow.
+        first = _first_runs(window)
+        ends = [_back(x, first, grown) for x in _by_chance(window, (least, lost), again)]
+        gain = Gain.between(ends[0][0], max(high for _, high in ends))
+    if again[0].is_few:
+        # At least what they are of all that was recorded.
+        spent = sum(one.function.ns for one in again) / 1e9 / (job.seconds + job.warm_s)
+        gain = Gain(min(gain.low, spent), gain.high)
+    # What else changes cannot always be kept as it is.
+    return _beside(window, gain if by_size else Gain.between(lost / 2, max(lost, gain.high)))
 
 
 def _back(lost: float, first: float, grown: float) -> tuple[float, float]:
@@ -361,20 +332,16 @@ def _asked_for_before(window: Window) -> float:
 
 
 def _evidence(window: Window, again: list[Recompiled]) -> list[Evidence]:
-    worst = again[0]
+    job, worst = window.job, again[0].function
+    programs = (window.fact("executables_by_name") or {}).get(f"jit_{worst.function}")
     found = [
-        Evidence.of("time spent compiling", worst.share),
-        Evidence.of(
-            f"compilations of '{worst.function.function}'",
-            window.job.measure(worst.function.count, "count"),
-        ),
+        Evidence.of("time spent compiling", again[0].share),
+        Evidence.of(f"compilations of '{worst.function}'", job.measure(worst.count, "count")),
     ]
-    if worst.function.reason:
-        age, seconds = window.job.age_s, window.job.seconds
-        found.append(Evidence("why", worst.function.reason, "", "agent", age, seconds))
-    programs = (window.fact("executables_by_name") or {}).get(f"jit_{worst.function.function}")
+    if worst.reason:
+        found.append(job.said("why", worst.reason))
     if isinstance(programs, int) and programs > 1:
-        alive = window.job.measure(programs, "count")
+        alive = job.measure(programs, "count")
         found.append(Evidence.of("compiled programs of this name alive", alive))
     return found
 

@@ -32,15 +32,11 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.causes import MEANING, Cause
 
-# Less is a desktop, or a monitor.
-LEAST: Final = 0.05
 # Where nothing is left of the GPU both surely wait for each other now and then.
 FULL: Final = 0.9
-MOST_NAMED: Final = 3
 
 
 def detect(window: Window) -> Verdict:
@@ -52,51 +48,38 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.GPU, "the share of its time that each process takes")
     worst = max(gpus, key=lambda gpu: gpu.taken_by_others or 0.0)
     taken = worst.taken_by_others or 0.0
-    if taken < LEAST:
+    # Less is a desktop, or a monitor.
+    if taken < Severity.MEDIUM.least:
         return None
-    gain = Gain.between(min(taken, _kept_waiting(window)), taken)
+    # Launched work surely did not start for so long, by the trace.
+    trace, causes = window.gpu_trace, (Cause.QUEUED, Cause.LONG_QUEUE)
+    parts = [trace.detail(*MEANING[cause]) for cause in causes] if trace else []
+    gain = Gain.between(min(taken, sum(x.value for x in parts if x is not None)), taken)
+    severity, used = None, worst.means.get(m.GPU_UTILISATION)
+    if Severity.of_share(gain.low) is Severity.INFO:
+        # The range begins at nothing.
+        is_much = gain.high >= Severity.HIGH.least and (used or 0.0) >= FULL
+        severity = Severity.MEDIUM if is_much else Severity.LOW
+    measure, evidence = window.job.measure, []
+    for user in sorted(worst.others, key=lambda user: -(user.sm_share or 0.0))[:3]:
+        who = f"pid {user.pid}{f' ({user.name})' if user.name else ''}"
+        evidence.append(Evidence.of(who, measure(user.sm_share or 0.0, "ratio", "nvml")))
+        if user.memory is not None:
+            evidence.append(Evidence.of("its memory", measure(user.memory, "bytes", "nvml")))
+    ours = [user.sm_share for user in worst.users if user.is_ours and user.sm_share is not None]
+    shares = {"this job": min(1.0, sum(ours)) if ours else None, "utilisation by all": used}
+    evidence += [
+        Evidence.of(name, measure(share, "ratio", "nvml"))
+        for name, share in shares.items()
+        if share is not None
+    ]
     return Found(
         gain=gain,
-        evidence=tuple(_evidence(window, worst)),
+        evidence=tuple(evidence),
         slice=Slice.IDLE_OTHER_PROCESS,
-        severity=_severity(gain, worst),
+        severity=severity,
         title=f"GPU {worst.index} is shared: other processes take {taken:.0%} of its time",
     )
-
-
-def _kept_waiting(window: Window) -> float:
-    """Return how long launched work did not start, by the trace."""
-    trace = window.gpu_trace
-    if trace is None:
-        return 0.0
-    causes = (Cause.QUEUED, Cause.LONG_QUEUE)
-    parts = [trace.detail(*MEANING[cause]) for cause in causes]
-    return sum(part.value for part in parts if part is not None)
-
-
-def _severity(gain: Gain, gpu: SeenGpu) -> Severity | None:
-    """Say how much it matters where the range begins at nothing."""
-    if Severity.of_share(gain.low) is not Severity.INFO:
-        return None
-    used = gpu.means.get(m.GPU_UTILISATION, 0.0)
-    is_much = gain.high >= 0.20 and used >= FULL
-    return Severity.MEDIUM if is_much else Severity.LOW
-
-
-def _evidence(window: Window, gpu: SeenGpu) -> list[Evidence]:
-    measure, found = window.job.measure, []
-    for user in sorted(gpu.others, key=lambda user: -(user.sm_share or 0.0))[:MOST_NAMED]:
-        who = f"pid {user.pid}{f' ({user.name})' if user.name else ''}"
-        found.append(Evidence.of(who, measure(user.sm_share or 0.0, "ratio", "nvml")))
-        if user.memory is not None:
-            found.append(Evidence.of("its memory", measure(user.memory, "bytes", "nvml")))
-    ours = [user.sm_share for user in gpu.users if user.is_ours and user.sm_share is not None]
-    if ours:
-        found.append(Evidence.of("this job", measure(min(1.0, sum(ours)), "ratio", "nvml")))
-    if m.GPU_UTILISATION in gpu.means:
-        used = measure(gpu.means[m.GPU_UTILISATION], "ratio", "nvml")
-        found.append(Evidence.of("utilisation by all", used))
-    return found
 
 
 rule = Rule(

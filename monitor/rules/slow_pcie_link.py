@@ -27,12 +27,11 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.pcie import limit
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.recorded import SeenGpu
-from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
@@ -46,7 +45,6 @@ AT_PEAK: Final = 0.6
 # Where these copies end sooner, the wait for what comes next begins sooner.
 BACK_LEAST: Final = 0.7
 _PINNED: Final = ("host to device", "device to host")
-_HOST: Final = (*_PINNED, "host to device, pageable", "device to host, pageable")
 
 
 def detect(window: Window) -> Verdict:
@@ -54,19 +52,32 @@ def detect(window: Window) -> Verdict:
     known = [gpu for gpu in window.job.gpus if gpu.is_held and None not in (_now(gpu), _best(gpu))]
     if not known or window.job.seconds < LEAST_S:
         return window.lacks(Need.GPU, "its PCIe link under load")
-    slow = [gpu for gpu in known if _carries(gpu) and _ratio(gpu) < 1.0]
+    # In use, so that it does not rest in a low generation.
+    slow = [gpu for gpu in known if _used(gpu) >= LEAST_TRAFFIC and _ratio(gpu) < 1.0]
     if not slow:
         return None
     worst = min(slow, key=_ratio)
-    gain = _gain(window, worst)
+    gain, means, highest, info = _gain(window, worst), worst.means, worst.highest, worst.info
+    speeds = {
+        "the link carries": _now(worst),
+        "it could carry": _best(worst),
+        "into the GPU": means.get(m.GPU_PCIE_RX),
+        "out of it": means.get(m.GPU_PCIE_TX),
+    }
+    now = f"{highest[m.GPU_PCIE_GENERATION]:.0f}.0 x{highest[m.GPU_PCIE_WIDTH]:.0f}"
+    could = f"{info['pcie_generation_max']}.0 x{info['pcie_width_max']}"
     return Found(
         gain=gain,
-        evidence=tuple(_evidence(window, worst)),
+        evidence=tuple(
+            Evidence.of(name, window.job.measure(speed, "bytes/s", "nvml"))
+            for name, speed in speeds.items()
+            if speed is not None
+        ),
         where=of_slice(window, Slice.EXPOSED_COPY),
         slice=Slice.EXPOSED_COPY,
         # A card that sits badly is worth a look, also where it costs nothing yet.
         severity=Severity.LOW if Severity.of_share(gain.low) is Severity.INFO else None,
-        title=f"GPU {worst.index}: its PCIe link is {_named(worst)}, and could be {_could(worst)}",
+        title=f"GPU {worst.index}: its PCIe link is {now}, and could be {could}",
     )
 
 
@@ -83,11 +94,6 @@ def _ratio(gpu: SeenGpu) -> float:
     return now / best if now and best else 1.0
 
 
-def _carries(gpu: SeenGpu) -> bool:
-    """Tell whether it is in use, so that it does not rest in a low generation."""
-    return _used(gpu) >= LEAST_TRAFFIC
-
-
 def _used(gpu: SeenGpu) -> float:
     """Return the part of what the link carries at best, in the busier direction."""
     traffic = max(gpu.means.get(m.GPU_PCIE_RX, 0.0), gpu.means.get(m.GPU_PCIE_TX, 0.0))
@@ -96,57 +102,29 @@ def _used(gpu: SeenGpu) -> float:
 
 def _gain(window: Window, gpu: SeenGpu) -> Gain:
     """Return what copies give back at full speed: those that nothing covers, if the link limits."""
-    saved = 1.0 - _ratio(gpu)
-    trace = window.gpu_trace
+    saved, trace = 1.0 - _ratio(gpu), window.gpu_trace
     if trace is None:
         return Gain.between(0.0, saved * _used(gpu))
-    exposed = {name: trace.detail(Slice.EXPOSED_COPY, name) for name in _HOST}
-    shares = {name: part.value for name, part in exposed.items() if part is not None}
-    pinned = sum(shares.get(name, 0.0) for name in _PINNED)
-    low = BACK_LEAST * saved * pinned if _at_peak(trace, gpu) else 0.0
-    return Gain.between(low, saved * sum(shares.values()))
-
-
-def _at_peak(trace: Traced, gpu: SeenGpu) -> bool:
-    """Tell whether copies from pinned memory are as fast as the link."""
+    pinned = [trace.detail(Slice.EXPOSED_COPY, direction) for direction in _PINNED]
+    # Whether copies from pinned memory are as fast as the link.
     speeds = [
         copy["gb_per_s"] * 1e9
         for direction in _PINNED
         for copy in trace.copies(direction)
         if copy["memory"] == "pinned" and copy["gb_per_s"] is not None
     ]
-    return max(speeds, default=0.0) >= AT_PEAK * (_now(gpu) or 0.0) > 0.0
+    is_at_peak = max(speeds, default=0.0) >= AT_PEAK * (_now(gpu) or 0.0) > 0.0
+    low = BACK_LEAST * saved * sum(x.value for x in pinned if x is not None) * is_at_peak
+    return Gain.between(low, saved * sum(map(trace.exposed, _PINNED)))
 
-
-def _evidence(window: Window, gpu: SeenGpu) -> list[Evidence]:
-    measure, now, best = window.job.measure, _now(gpu) or 0.0, _best(gpu) or 0.0
-    found = [
-        Evidence.of("the link carries", measure(now, "bytes/s", "nvml")),
-        Evidence.of("it could carry", measure(best, "bytes/s", "nvml")),
-    ]
-    for name, metric in (("into the GPU", m.GPU_PCIE_RX), ("out of it", m.GPU_PCIE_TX)):
-        if metric in gpu.means:
-            found.append(Evidence.of(name, measure(gpu.means[metric], "bytes/s", "nvml")))
-    return found
-
-
-def _named(gpu: SeenGpu) -> str:
-    return f"{gpu.highest[m.GPU_PCIE_GENERATION]:.0f}.0 x{gpu.highest[m.GPU_PCIE_WIDTH]:.0f}"
-
-
-def _could(gpu: SeenGpu) -> str:
-    return f"{gpu.info['pcie_generation_max']}.0 x{gpu.info['pcie_width_max']}"
-
-
-_FIX: Final = Fix(
-    "Reseat the card, and check riser, slot and the firmware's settings for it: nvidia-smi -q and "
-    "lspci -vv show the link."
-)
 
 rule = Rule(
     title="The PCIe link of a GPU is slower or narrower than the GPU and its slot allow",
     documents=("beyond the documents",),
-    fixes={"pytorch": _FIX, "jax": _FIX},
+    fixes=both(
+        "Reseat the card, and check riser, slot and the firmware's settings for it: nvidia-smi -q"
+        " and lspci -vv show the link."
+    ),
     device="gpu",
     detect=detect,
 )

@@ -25,28 +25,21 @@ Beyond the documents: their samples are numbers.
 
 from __future__ import annotations
 
-from typing import Final
-
-from whyidle.monitor.core.finding import Fix
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
-
-# The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
-LEFT: Final = 0.1
-
-_FIX: Final = Fix(
-    "Take the fast tokenizer, for a list of texts in one call; tokenise a data set once, before"
-    " training.",
-    """\
-tokenizer = AutoTokenizer.from_pretrained(name)  # not: use_fast=False
-tokens = tokenizer(texts, padding=True, return_tensors="np")  # not: one text at a time""",
-)
 
 rule = Rule(
     title="Text is cut into tokens by Python",
     documents=("beyond the documents",),
-    fixes={"pytorch": _FIX, "jax": _FIX},
-    detect=phase(Phase.TOKENISATION, left=LEFT, by_name=True),
+    fixes=both(
+        "Take the fast tokenizer, for a list of texts in one call; tokenise a data set once, before"
+        " training.",
+        """\
+tokenizer = AutoTokenizer.from_pretrained(name)  # not: use_fast=False
+tokens = tokenizer(texts, padding=True, return_tensors="np")  # not: one text at a time""",
+    ),
+    # The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
+    detect=phase(Phase.TOKENISATION, left=0.1, by_name=True),
     # Where a loader has it cut, what waits is the input.
 )

@@ -38,7 +38,6 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
-    Fix,
     Found,
     Gain,
     Need,
@@ -47,15 +46,11 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.user_lines import own, registering
 from whyidle.monitor.signals.window import Window
 
-# Of 28 jobs that were watched, the healthy ones moved by 7% at most.
-LEAST_RISE: Final = 1.15
-# Of all pairs of seconds, so many more must rise than fall: noise rises as often as it falls.
-LEAST_ORDER: Final = 0.5
 SHORTEST_S: Final = 10.0
 # What grows takes another share of the step in the end. Where all takes as much of it as before, as
 # far as chance lets see, the machine may be slower: six jobs whose steps grew without a fault that
@@ -71,22 +66,26 @@ def detect(window: Window) -> Verdict:
     """Judge how the time of a step goes."""
     drift = window.job.drift
     if drift is None:
-        inside = window.job.inside
-        return window.lacks(Need.LONGER if inside else Need.INSIDE)
+        return window.lacks(Need.LONGER if window.job.inside else Need.INSIDE)
     if window.job.seconds < SHORTEST_S:
         return window.lacks(Need.LONGER)
-    if drift.late_s < LEAST_RISE * drift.early_s or drift.order < LEAST_ORDER:
+    if not drift.rises:
         return None
     if (other := _otherwise(window, drift)) is not None:
         return window.lacks(Need.LONGER, other)
-    measure, gain = window.job.measure, _gain(drift)
-    severity = Severity.of_share(gain.expected)
-    is_thin = _is_even(drift) and severity in {Severity.MEDIUM, Severity.HIGH}
+    # It was there before anybody looked: of that part, what it has cost since is the least.
+    since = 1 - drift.early_s / drift.late_s
+    least = 1 - drift.early_s / max(drift.median_s, drift.early_s)
+    gain = Gain.between(least, since + (1 - since) * since)
+    # All of a step may have grown alike, and not surely.
+    is_even = (drift.moved is None or drift.moved < MOVED) and drift.order < STRICTLY
+    is_thin = is_even and gain.expected >= Severity.MEDIUM.least
+    measure, unit = window.job.measure, m.JOB_STEP_P50.unit
     return Found(
         gain=gain,
         evidence=(
-            Evidence.of("a step in the beginning", measure(drift.early_s, m.JOB_STEP_P50.unit)),
-            Evidence.of("a step in the end", measure(drift.late_s, m.JOB_STEP_P50.unit)),
+            Evidence.of("a step in the beginning", measure(drift.early_s, unit)),
+            Evidence.of("a step in the end", measure(drift.late_s, unit)),
         ),
         # What is registered again and again costs nothing there, but in each step from then on.
         where=own((*registering(window.job), *map(Place.at, drift.lines))),
@@ -95,50 +94,29 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _is_even(drift: Drift) -> bool:
-    """Tell whether all of a step may have grown alike, and not surely."""
-    return (drift.moved is None or drift.moved < MOVED) and drift.order < STRICTLY
-
-
 def _otherwise(window: Window, drift: Drift) -> str | None:
     """Return what else than more work may have made steps longer."""
     if window.core_account is not None and window.core_account.is_crowded:
         # More of them, or fewer, move each step.
         return "other programs take its cores meanwhile"
-    if _loads(window) >= 1 - drift.early_s / drift.late_s:
+    loads = 0.0 if window.host is None else window.host.share(HostClass.LOADER)
+    if loads >= 1 - drift.early_s / drift.late_s:
         return "the steps wait for input, which may come slower"
-    if window.device == "cpu" and _waits(drift):
+    longer = drift.late_s / drift.early_s - 1
+    if window.device == "cpu" and drift.work is not None and drift.work - 1 < OWN * longer:
         return "the steps wait longer, and work no more than before"
     return None
 
 
-def _loads(window: Window) -> float:
-    """Return how much of the time the main thread waits for a loader, or loads."""
-    return 0.0 if window.host is None else window.host.share(HostClass.LOADER)
-
-
-def _waits(drift: Drift) -> bool:
-    """Tell whether steps are longer by what they wait more than by what they do."""
-    longer = drift.late_s / drift.early_s - 1
-    return drift.work is not None and drift.work - 1 < OWN * longer
-
-
-def _gain(drift: Drift) -> Gain:
-    """It was there before anybody looked: of that part, what it has cost since is the least."""
-    since = 1 - drift.early_s / drift.late_s
-    least = 1 - drift.early_s / max(drift.median_s, drift.early_s)
-    return Gain.between(least, since + (1 - since) * since)
-
-
-_CODE: Final = """\
-recent = collections.deque(maxlen=100)  # not: a list of all of them
-for number, batch in enumerate(batches):
-    recent.append(train_step(batch))"""
-_TEXT: Final = "Keep the last values, or their sum, instead of all of them."
-
 rule = Rule(
     title="Each step takes longer than the one before",
     documents=("beyond the documents",),
-    fixes={"pytorch": Fix(_TEXT, _CODE), "jax": Fix(_TEXT, _CODE)},
+    fixes=both(
+        "Keep the last values, or their sum, instead of all of them.",
+        """\
+recent = collections.deque(maxlen=100)  # not: a list of all of them
+for number, batch in enumerate(batches):
+    recent.append(train_step(batch))""",
+    ),
     detect=detect,
 )

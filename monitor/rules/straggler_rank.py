@@ -46,13 +46,12 @@ from whyidle.monitor.core.finding import (
     Gain,
     Knows,
     Need,
-    NotChecked,
     Severity,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.measure import SAMPLES
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.ranks import (
     SHORT,
     LateRow,
@@ -70,12 +69,9 @@ if TYPE_CHECKING:
 NO_SLACK: Final = 0.10
 # A line that takes so many times as long as on the other ranks is of this rank alone.
 ALONE: Final = 10.0
-MOST_ROWS: Final = 3
 LATEST: Final = {True: "the latest in so much of the time", False: "collectives it came last to"}
 # Of the largest difference between two ranks.
 LEAST_OF_MOST: Final = 0.2
-# Of the time: the collector takes so much anywhere.
-LEAST_PAUSES: Final = 0.01
 # What a rank's own work is said to be, and what to do about it.
 _OF_INPUT: Final = frozenset({HostClass.LOADER, HostClass.WAIT, HostClass.PUT})
 
@@ -84,49 +80,34 @@ def detect(window: Window) -> Verdict:
     """Judge the ranks that were seen."""
     ranks = window.ranks
     if ranks is None:
-        return _not_seen(window)
+        what = "all ranks of this host in one: attach whoever started them"
+        return None if (window.world_size or 1) < 2 else window.lacks(Need.RECORDING, what)
     late = ranks.straggler
     if late is None:
         return window.lacks(Need.LONGER) if ranks.reason in SHORT else None
     mine = next((x for x in window.rank_accounts if x.seen.rank == late.rank), None)
     others = [x for x in window.rank_accounts if x.seen.rank != late.rank]
-    rows = () if mine is None else tuple(_notable(rows_of(mine, others)))
+    # Those that make up the difference; samples are a little more anywhere.
+    rows = () if mine is None else rows_of(mine, others)[:3]
+    rows = tuple(row for row in rows if row.more >= LEAST_OF_MOST * rows[0].more)
     busier = _idle_meanwhile(window, late)
     is_live = window.ranks_source == SAMPLES
     if is_live and busier is not None and busier <= 0 and window.runs_ahead:
         # Its device has as much to do as theirs: what its host does more is hidden.
         return None
     slack = is_live and mine is not None and busier is None and _has_time(window, mine)
-    gain = _gain(window, late, others, busier, slack=slack)
+    confidence = Confidence.INFERRED if is_live else Confidence.MEASURED
     return Found(
-        gain=gain,
+        gain=_gain(window, late, others, busier, slack=slack),
         evidence=tuple(_evidence(window, ranks, late, rows, busier)),
         where=own((*window.where_late, *places_of(rows))),
         severity=Severity.LOW if slack else None,
         title=_title(ranks, late, rows),
-        confidence=_confidence(is_live=is_live, slack=slack),
+        confidence=Confidence.HINTED if slack else confidence,
         fixes=_fixes(rows),
         # Of the process that stands for the job other rules say what is wrong with those lines.
         knows=Knows.CAUSE if late.pid is not None and late.pid == window.job.pid else Knows.CURE,
     )
-
-
-def _confidence(*, is_live: bool, slack: bool) -> Confidence:
-    if not is_live:
-        return Confidence.MEASURED
-    return Confidence.HINTED if slack else Confidence.INFERRED
-
-
-def _notable(rows: tuple[LateRow, ...]) -> Iterator[LateRow]:
-    """Yield those that make up the difference; samples are a little more anywhere."""
-    yield from (row for row in rows[:MOST_ROWS] if row.more >= LEAST_OF_MOST * rows[0].more)
-
-
-def _not_seen(window: Window) -> NotChecked | None:
-    if (window.world_size or 1) < 2:
-        return None
-    what = "all ranks of this host in one: attach whoever started them"
-    return window.lacks(Need.RECORDING, what)
 
 
 def _gain(
@@ -175,21 +156,14 @@ def _has_time(window: Window, late: RankAccount) -> bool:
 
 
 def _title(ranks: Ranks, late: RankShare, rows: tuple[LateRow, ...]) -> str:
-    named = sorted(x.rank for x in (late, *ranks.alike) if x.rank is not None)
-    who = f"Rank {named[0]} comes" if len(named) == 1 else f"Ranks {_listed(named)} come"
-    one = len(ranks.each) - len(named) == 1
+    *named, last = sorted(x.rank for x in (late, *ranks.alike) if x.rank is not None)
+    who = f"Ranks {', '.join(map(str, named))} and {last} come" if named else f"Rank {last} comes"
+    one = len(ranks.each) - len(named) - 1 == 1
     waiting = "the other one waits" if one else "the others wait"
     if not rows or rows[0].line is None:
         return f"{who} last, and {waiting}"
-    return f"{who} last and {waiting}: {_words(rows[0].doing)} in {rows[0].line.function}"
-
-
-def _listed(ranks: list[int]) -> str:
-    return f"{', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
-
-
-def _words(doing: HostClass) -> str:
-    return HOST_LOOKS[doing].words
+    words = HOST_LOOKS[rows[0].doing].words
+    return f"{who} last and {waiting}: {words} in {rows[0].line.function}"
 
 
 def _evidence(
@@ -206,36 +180,26 @@ def _evidence(
         yield Evidence.of("late in a step by", each)
     yield Evidence.of(LATEST[source == SAMPLES], window.measure_of_ranks(late.last, "ratio"))
     for row in rows:
-        at = "none of your code" if row.line is None else _short(row)
-        said = f"{row.share:.0%} of its time, {row.others:.0%} of the others'"
-        yield Evidence(f"{_words(row.doing)} at {at}", said, "", SAMPLES, job.age_s, job.seconds)
+        at, line = "none of your code", row.line
+        if line is not None:
+            at = f"{Path(line.file).name}:{line.line} in {line.function}"
+        words = f"{row.share:.0%} of its time, {row.others:.0%} of the others'"
+        yield job.said(f"{HOST_LOOKS[row.doing].words} at {at}", words, SAMPLES)
     if busier is not None:
         yield Evidence.of("its GPU is less busy by", job.measure(busier, "ratio", "nvml"))
-    yield from _pauses(window, late)
-    seen = f"{len(ranks.each)} of {max(window.world_size or 0, len(ranks.each))}"
-    over = window.measure_of_ranks(len(ranks.each), "count")
-    yield Evidence("ranks that were looked at", seen, "", source, over.age_s, over.window_s)
+    # How long Python's collector ran on it, where that is longer than on the others: of the time
+    # it takes a hundredth anywhere.
+    seen = {x.rank: x.means.get(m.PROCESS_GC_PAUSE) for x in job.ranks_seen}
+    mine = None if late.rank is None else seen.pop(late.rank, None)
+    others = [pause for pause in seen.values() if pause is not None]
+    if mine is not None and others and mine > statistics.median(others) + Severity.LOW.least:
+        yield Evidence.of("its garbage collector", job.measure(mine, "ratio"))
+    number = len(ranks.each)
+    of = f"{number} of {max(window.world_size or 0, number)}"
+    over = window.measure_of_ranks(number, "count")
+    yield Evidence("ranks that were looked at", of, "", source, over.age_s, over.window_s)
 
 
-def _pauses(window: Window, late: RankShare) -> Iterator[Evidence]:
-    """Yield how long Python's collector ran on it, where that is longer than on the others."""
-    pauses = {
-        x.rank: x.means[m.PROCESS_GC_PAUSE]
-        for x in window.job.ranks_seen
-        if m.PROCESS_GC_PAUSE in x.means
-    }
-    others = [pause for rank, pause in pauses.items() if rank != late.rank]
-    mine = pauses.get(late.rank) if late.rank is not None else None
-    if mine is not None and others and mine > statistics.median(others) + LEAST_PAUSES:
-        yield Evidence.of("its garbage collector", window.job.measure(mine, "ratio"))
-
-
-def _short(row: LateRow) -> str:
-    assert row.line is not None  # noqa: S101  asked for only where there is one
-    return f"{Path(row.line.file).name}:{row.line.line} in {row.line.function}"
-
-
-_BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 _LOOK: Final = "Look at the line that makes this rank late, not at where the others wait."
 _SHARED_OUT: Final = "Give all ranks the same amount of work: shards by stride or shuffled."
 _FIXES: Final[dict[Framework, Fix]] = {
@@ -250,14 +214,14 @@ loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)""",
         "mine = samples[jax.process_index() :: jax.process_count()]",
     ),
 }
-_OF_ONE: Final = Fix(
+_OF_ONE: Final = (
     "The other ranks spend next to no time there. What only this one does belongs into a thread, "
     "or is done less often; where all of them do it, look at what is slower on this one: its disk, "
-    "its network, its part of the data.",
+    "its network, its part of the data."
 )
-_OF_ITS_HOST: Final = Fix(
+_OF_ITS_HOST: Final = (
     "Look at what this rank reads and waits for, which the others do not: its disk or share of the "
-    "network, its loader's workers and cores; or read ahead on all of them.",
+    "network, its loader's workers and cores; or read ahead on all of them."
 )
 
 
@@ -266,8 +230,8 @@ def _fixes(rows: tuple[LateRow, ...]) -> dict[Framework, Fix] | None:
     if not rows:
         return None
     if rows[0].share > ALONE * rows[0].others:
-        return dict.fromkeys(_BOTH, _OF_ONE)
-    return dict.fromkeys(_BOTH, _OF_ITS_HOST) if rows[0].doing in _OF_INPUT else None
+        return both(_OF_ONE)
+    return both(_OF_ITS_HOST) if rows[0].doing in _OF_INPUT else None
 
 
 rule = Rule(

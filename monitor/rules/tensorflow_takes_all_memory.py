@@ -50,7 +50,7 @@ def detect(window: Window) -> Verdict:
     if window.fact("memory_growth") or window.fact("memory_limited"):
         return None
     peak = window.job.mean(m.PROCESS_POOL_PEAK)
-    gpus = [g for g in window.job.gpus if g.owned and g.means.get(m.GPU_MEMORY_TOTAL)]
+    gpus = [gpu for gpu in window.gpus if gpu.means.get(m.GPU_MEMORY_TOTAL)]
     if peak is None or not gpus:
         return window.lacks(Need.GPU)
     total = sum(gpu.means[m.GPU_MEMORY_TOTAL] for gpu in gpus)

@@ -32,17 +32,15 @@ from typing import Final
 
 from whyidle.monitor.code.lists import made_of_list
 from whyidle.monitor.code.source import calls
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Severity, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.account import HostAccount, HostRow
+from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.window import Window
 
-# Every program makes a tensor of a list now and then: less is not worth a person's time.
-LEAST: Final = 0.05
 # To make an array of the same list first takes 16 of 108 ns for a number, and as much is left.
 LEFT: Final = 0.15
 _MAKING: Final = frozenset(
@@ -55,13 +53,14 @@ def detect(window: Window) -> Verdict:
     account = window.sampled
     alone = sum(row.share for row in account.rows if _makes(row))
     mixed = sum(row.share for row in account.rows if _makes(row) is False)
+    # What else there is on those lines is the pass back, of which all may be there if none is seen.
+    back = [row.share for row in account.rows if row.frames and _passes_back(row.frames[0])]
     high = min(1.0, alone + mixed)
-    low = alone + max(0.0, mixed - _back(account))
-    if high < LEAST:
-        return None
+    low = alone + max(0.0, mixed - (sum(back) if back else 1.0))
     sure = max(0.0, low - account.error(low)) * (1.0 - LEFT)
     gain = comes_back(window, sure, min(1.0, high + account.error(high)), Side.HOST)
-    if gain.high < LEAST:
+    # Every program makes a tensor of a list now and then: less is not worth a person's time.
+    if min(high, gain.high) < Severity.MEDIUM.least:
         return None
     return Found(
         gain=gain,
@@ -75,12 +74,6 @@ def detect(window: Window) -> Verdict:
 def _makes(row: HostRow) -> bool | None:
     """Tell whether a row is of a line that does only that; ``None``: it does not do it."""
     return made_of_list(row.frames[0]) if row.frames and row.doing in _MAKING else None
-
-
-def _back(account: HostAccount) -> float:
-    """Return what the passes back take: all of it, where none is seen."""
-    shares = [row.share for row in account.rows if row.frames and _passes_back(row.frames[0])]
-    return sum(shares) if shares else 1.0
 
 
 def _passes_back(line: CodeLine) -> bool:

@@ -80,20 +80,22 @@ def detect(window: Window) -> Verdict:
 def _on_cpu(window: Window) -> Verdict:
     if not window.uses("pytorch"):
         return window.lacks(Need.GPU_TRACE)
-    cost, batch = overhead(window), window.fact("batch_size")
-    if cost is None:
-        return window.lacks(Need.STEPS)
+    cost, batch = window.needed(overhead(window), Need.STEPS), window.fact("batch_size")
     if not isinstance(batch, int):
         return _of_small_calls(window, cost)
     if cost.share < MOSTLY or batch >= SMALL_BATCH:
         return None
+    pace = window.steps_per_s
     return Found(
         gain=_gain_on_cpu(window, cost),
-        evidence=(
-            Evidence.of("batch", window.job.measure(batch, "samples")),
-            Evidence.of("operators", cost.per_step),
-            Evidence.of("main thread's time for one", cost.each.times(1e6, "us")),
-            *_samples(window, batch),
+        evidence=Evidence.known(
+            {
+                "batch": window.job.measure(batch, "samples"),
+                "operators": cost.per_step,
+                "main thread's time for one": cost.each.times(1e6, "us"),
+                # Samples a second, not steps.
+                "trained now (the gain is of this)": pace and pace.times(batch, "samples/s"),
+            }
         ),
         slice=Slice.COMPUTE,
         title=TITLE,
@@ -132,13 +134,6 @@ def _of_small_calls(window: Window, cost: Overhead) -> Verdict:
     )
 
 
-def _samples(window: Window, batch: int) -> list[Evidence]:
-    """Say what the gain is of: samples a second, not steps."""
-    pace = window.steps_per_s
-    measures = [] if pace is None else [pace.times(batch, "samples/s")]
-    return [Evidence.of("trained now (the gain is of this)", each) for each in measures]
-
-
 def _on_gpu(window: Window, trace: Traced) -> Verdict:
     kernels, late = trace.kernels, trace.share(Slice.IDLE_DISPATCH)
     if kernels is None or late is None:
@@ -146,36 +141,26 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
     short = kernels["short"]
     if short["total_ns"] < MOSTLY_SHORT * kernels["total_ns"]:
         return None
-    used = [_used(gpu.means) for gpu in window.job.gpus if gpu.owned]
-    if not used or None in used:
+    memory = [
+        (gpu.means.get(m.GPU_MEMORY_USED), gpu.means.get(m.GPU_MEMORY_TOTAL)) for gpu in window.gpus
+    ]
+    used = [part / whole for part, whole in memory if part is not None and whole]
+    if not used or len(used) < len(memory):
         return window.lacks(Need.GPU, "how much memory is free")
-    most = max(share for share in used if share is not None)
-    if most > MOST_MEMORY:
+    if max(used) > MOST_MEMORY:
         return None
-    work = trace.share(Slice.COMPUTE)
+    # This part of the step is the same for any batch.
+    fixed = late.value + trace.taken(Slice.COMPUTE) * MOSTLY_SHORT
+    share = trace.measure(short["count"] / kernels["count"], "ratio")
     return Found(
-        gain=_gain(late.value + (work.value if work else 0.0) * MOSTLY_SHORT),
+        gain=Gain.between(fixed * (1 - 1 / LARGER), fixed),
         evidence=(
-            Evidence.of(
-                "kernels shorter than 10 us",
-                trace.measure(short["count"] / kernels["count"], "ratio"),
-            ),
-            Evidence.of("memory in use", window.job.measure(most, "ratio", "nvml")),
+            Evidence.of("kernels shorter than 10 us", share),
+            Evidence.of("memory in use", window.job.measure(max(used), "ratio", "nvml")),
         ),
         slice=Slice.COMPUTE,
         title=TITLE,
     )
-
-
-def _gain(fixed: float) -> Gain:
-    """Return what comes back of a part of the step that is the same for any batch."""
-    return Gain.between(fixed * (1 - 1 / LARGER), fixed)
-
-
-def _used(means: object) -> float | None:
-    by_metric: dict[m.Metric, float] = dict(means) if isinstance(means, dict) else {}
-    used, total = by_metric.get(m.GPU_MEMORY_USED), by_metric.get(m.GPU_MEMORY_TOTAL)
-    return None if used is None or not total else used / total
 
 
 rule = Rule(

@@ -33,8 +33,6 @@ from whyidle.monitor.signals.window import Window
 LEAST_STEPS: Final = 10
 # A step so long is no warming up, even if there are few of them.
 LONG_STEP_S: Final = 30.0
-# Compiling in a trace: less is no matter for any figure.
-LEAST_COMPILE: Final = 0.05
 # A function that is compiled more often than this is compiled again and again: another fault.
 FIRST_TIMES: Final = 2
 
@@ -44,20 +42,16 @@ def detect(window: Window) -> Verdict:
     trace, job = window.trace, window.job
     compiling = None if trace is None else trace.share(Slice.IDLE_COMPILE)
     again = any(each.count - each.cached > FIRST_TIMES for each in job.compiled)
-    if compiling is not None and compiling.value >= LEAST_COMPILE and not again:
-        return _found(Evidence.of("compiling in the trace", compiling))
-    if window.kind == "file":
+    if compiling is not None and compiling.value >= Severity.MEDIUM.least and not again:
+        evidence = Evidence.of("compiling in the trace", compiling)
+    elif window.kind == "file":
         # The user who records a trace chooses how many steps are in it.
         return None if trace is not None else window.lacks(Need.TRACE)
-    if job.steps is None:
-        return window.lacks(Need.STEPS if job.inside else Need.INSIDE)
-    long = window.step_s is not None and window.step_s.value > LONG_STEP_S
-    if job.steps >= LEAST_STEPS or long:
-        return None
-    return _found(Evidence.of("steps since the job began", job.measure(job.steps, "count")))
-
-
-def _found(evidence: Evidence) -> Found:
+    else:
+        steps = window.needed(job.steps, window.of_steps)
+        if steps >= LEAST_STEPS or (window.step_s and window.step_s.value > LONG_STEP_S):
+            return None
+        evidence = Evidence.of("steps since the job began", job.measure(steps, "count"))
     return Found(gain=None, evidence=(evidence,), severity=Severity.INFO)
 
 

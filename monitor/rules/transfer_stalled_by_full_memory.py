@@ -47,7 +47,7 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.memory import DeviceMemory, known_memory
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import is_julia, of_slice, own
@@ -57,34 +57,28 @@ from whyidle.monitor.signals.window import Window
 FULL: Final = 0.95
 # Copies of one loop differ by a third between two traces where nothing is wrong.
 SLOWER: Final = 1.5
-# Of the healthy jobs that were watched none had steps that rose by more than 7%.
-LEAST_RISE: Final = 1.15
-# Less in the collector is what any program takes; "medium" in the contract.
-COLLECTS: Final = 0.05
-LEAST_ORDER: Final = 0.5
-TO_DEVICE: Final = "host to device"
 _COPIES: Final = re.compile(r"(.*\.)?(to|cuda|device_put|copy_|CuArray)")
 
 
 def detect(window: Window) -> Verdict:
     """Judge the copies of a job whose memory is full."""
-    return _of_julia(window) if is_julia(window) else _judged(window)
-
-
-def _judged(window: Window) -> Verdict:
-    memory = window.needed(
-        device_memory(window), Need.GPU if window.device == "cpu" else Need.INSIDE
-    )
-    used = _used(window, memory)
+    if is_julia(window):
+        return _of_julia(window)
+    memory, pool = known_memory(window), window.job.mean(m.PROCESS_POOL_USED)
+    # How full it is: of what the allocator may take, or of the fullest GPU. What the driver calls
+    # used is what JAX took at its start.
+    gpus = () if window.uses("jax") else window.gpus
+    shares = [x for gpu in gpus if (x := _taken(gpu)) is not None]
+    used = max([*shares, *([pool.value / memory.limit] if pool else ())], default=0.0)
     if used < FULL:
         return None
-    traced = _between(window)
-    if traced is not None:
-        return _by_traces(window, memory, used, *traced)
+    # The oldest and the newest trace with copies to a GPU.
+    traces = [t for t in window.traces if t.shows_work and "gpu" in t.kinds and _pace(t)]
+    if len(traces) > 1:
+        return _by_traces(window, memory, used, traces[-1], traces[0])
     drift = window.needed(window.job.drift, Need.GPU_TRACE, "twice, some minutes apart")
-    rises = drift.late_s >= LEAST_RISE * drift.early_s and drift.order >= LEAST_ORDER
     at = [x for x in drift.lines[:1] if any(map(_COPIES.fullmatch, called(x.file, x.line)))]
-    if not rises or not at:
+    if not drift.rises or not at:
         return None
     measure = window.job.measure
     more = (drift.late_s - drift.early_s) / drift.late_s * at[0].share
@@ -104,14 +98,14 @@ def _judged(window: Window) -> Verdict:
 
 def _of_julia(window: Window) -> Verdict:
     """Judge by the driver's counters; CUDA.jl keeps what it frees: a full memory is usual."""
-    mine = [gpu for gpu in window.job.gpus if gpu.owned]
-    shares = [(_taken(gpu), gpu.rises.get(m.GPU_PCIE_RX)) for gpu in mine]
+    shares = [(_taken(gpu), gpu.rises.get(m.GPU_PCIE_RX)) for gpu in window.gpus]
     known = [(used, rise) for used, rise in shares if used is not None and rise is not None]
     pauses = window.job.mean(m.JOB_GC_PAUSE)
     if not known or pauses is None:
         return window.lacks(Need.GPU)
     used, rise = max(known)
-    if used < FULL or rise < SLOWER or pauses.value < COLLECTS:
+    # Less in the collector is what any program takes.
+    if used < FULL or rise < SLOWER or pauses.value < Severity.MEDIUM.least:
         return None
     measure = window.job.measure
     return Found(
@@ -132,60 +126,33 @@ def _taken(gpu: SeenGpu) -> float | None:
     return taken / total if total and taken is not None else None
 
 
-def _used(window: Window, memory: DeviceMemory) -> float:
-    """Return how full it is: of what the allocator may take, or of the fullest GPU."""
-    used = window.job.mean(m.PROCESS_POOL_USED)
-    shares = [used.value / memory.limit] if used else []
-    if window.uses("jax"):
-        # What the driver calls used is what JAX took at its start.
-        return max(shares, default=0.0)
-    shares += [x for gpu in window.job.gpus if gpu.owned and (x := _taken(gpu)) is not None]
-    return max(shares, default=0.0)
-
-
-def _between(window: Window) -> tuple[Traced, Traced] | None:
-    """Return the oldest and the newest trace with copies to a GPU."""
-    some = [t for t in window.traces if t.shows_work and "gpu" in t.kinds and _pace(t)]
-    return (some[-1], some[0]) if len(some) > 1 else None
-
-
 def _pace(trace: Traced) -> float | None:
     """Return how long a byte takes, in ns; by the copy where its bytes are not known."""
-    some = list(trace.copies(TO_DEVICE))
-    each = [(copy["total_ns"], copy["bytes"] or copy["count"]) for copy in some]
-    much = sum(size for _, size in each)
-    return sum(ns for ns, _ in each) / much if much else None
+    copies = list(trace.copies("host to device"))
+    much = sum(copy["bytes"] or copy["count"] for copy in copies)
+    return sum(copy["total_ns"] for copy in copies) / much if much else None
 
 
 def _by_traces(
     window: Window, memory: DeviceMemory, used: float, old: Traced, new: Traced
 ) -> Found | None:
     before, after = _pace(old), _pace(new)
-    grown = _waits(new) - _waits(old)
-    if not before or not after:
+    then, now = (trace.taken(Slice.EXPOSED_COPY, Slice.IDLE_ALLOC) for trace in (old, new))
+    if not before or not after or after / before < SLOWER or now <= then:
         return None
-    slower = after / before
-    if slower < SLOWER or grown <= 0:
-        return None
+    copy = "time of a copy, beside an earlier trace"
     return Found(
-        gain=Gain.between(grown / 2, grown),
+        gain=Gain.between((now - then) / 2, now - then),
         evidence=(
             Evidence.of("memory in use", window.job.measure(used, "ratio")),
-            Evidence.of("time of a copy, beside an earlier trace", new.measure(slower, "times")),
-            Evidence.of(
-                "copies and allocations that are waited for", new.measure(_waits(new), "ratio")
-            ),
-            Evidence.of("of these then", old.measure(_waits(old), "ratio")),
+            Evidence.of(copy, new.measure(after / before, "times")),
+            Evidence.of("copies and allocations that are waited for", new.measure(now, "ratio")),
+            Evidence.of("of these then", old.measure(then, "ratio")),
             *memory.evidence(window),
         ),
         where=of_slice(window, Slice.EXPOSED_COPY),
         slice=Slice.EXPOSED_COPY,
     )
-
-
-def _waits(trace: Traced) -> float:
-    parts = (trace.share(part) for part in (Slice.EXPOSED_COPY, Slice.IDLE_ALLOC))
-    return sum(part.value for part in parts if part is not None)
 
 
 rule = Rule(

@@ -30,7 +30,7 @@ Beyond the documents, which say nothing of optimizers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -94,32 +94,36 @@ def detect(window: Window) -> Verdict:
     if not loops or takes.value < LEAST:
         return None
     # It is known of all of them together how long they take.
-    share = sum(loop.tensors for loop in loops) / max(1, sum(tensors_of(each) for each in every))
+    tensors = sum(loop.tensors for loop in loops)
+    share = tensors / max(1, sum(tensors_of(each) for each in every))
     least, most = (takes.value * share, takes.value) if share < 1 else (takes.value,) * 2
     low, high = min(loop.back[0] for loop in loops), max(loop.back[1] for loop in loops)
-    on_gpu = window.device == "gpu"
-    surely, perhaps = (comes_back(window, least, most, Side.GPU).low if on_gpu else least), most
-    gain = Gain.between(surely * low, perhaps * high)
-    is_asked = any(loop.is_asked for loop in loops)
+    surely = comes_back(window, least, most, Side.GPU).low if window.device == "gpu" else least
+    gain = Gain.between(surely * low, most * high)
+    kinds = dict.fromkeys(loop.kind for loop in loops)
+    first = loops[0]
+    fix = Fix(f"Leave foreach=False out where {first.kind} is made.")
+    if first.kind in FUSED:
+        instead = "fused=True in place of foreach=False" if first.is_asked else "fused=True"
+        fix = Fix(
+            f"{instead} where the optimizer is made.",
+            f"optimizer = torch.optim.{first.kind}(model.parameters(), lr=1e-3, fused=True)",
+        )
+    # What torch does by itself is nobody's mistake.
+    at_most = max(Severity.LOW, Severity.of_share(gain.low), key=lambda each: each.rank)
     return Found(
         gain=gain,
         evidence=(
             Evidence.of("time in optimizers", takes),
             Evidence.of(
-                f"tensors of {_named(loops)}, one by one",
-                window.job.measure(sum(loop.tensors for loop in loops), "count"),
+                f"tensors of {', '.join(kinds)}, one by one", window.job.measure(tensors, "count")
             ),
         ),
-        where=making(window.job, (x.kind for x in loops)),
-        # What torch does by itself is nobody's mistake.
-        severity=None if is_asked else max(Severity.LOW, Severity.of_share(gain.low), key=_rank),
+        where=making(window.job, (loop.kind for loop in loops)),
+        severity=None if any(loop.is_asked for loop in loops) else at_most,
         confidence=Confidence.INFERRED,
-        fixes={"pytorch": _fix(loops[0])},
+        fixes={"pytorch": fix},
     )
-
-
-def _rank(severity: Severity) -> int:
-    return severity.rank
 
 
 def _loop(window: Window, said: Mapping[str, Any]) -> _Loop | None:
@@ -131,30 +135,12 @@ def _loop(window: Window, said: Mapping[str, Any]) -> _Loop | None:
         return None
     if tensors_of(said) < LEAST_TENSORS:
         return None
-    can_fuse = kind in FUSED and _version(window) >= FUSED_SINCE
-    if on_cpu and not can_fuse:
+    version = _VERSION.match(str(window.job.facts.get("torch", {}).get("version")))
+    since = (int(version[1]), int(version[2])) if version else (0, 0)
+    if on_cpu and not (kind in FUSED and since >= FUSED_SINCE):
         # There ``foreach`` was faster for small tensors, and slower for large ones.
         return None
     return _Loop(kind, tensors_of(said), foreach is False, FUSED[kind] if on_cpu else ON_GPU)
-
-
-def _version(window: Window) -> tuple[int, int]:
-    found = _VERSION.match(str(window.job.facts.get("torch", {}).get("version")))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def _named(loops: Sequence[_Loop]) -> str:
-    return ", ".join(dict.fromkeys(loop.kind for loop in loops))
-
-
-def _fix(loop: _Loop) -> Fix:
-    if loop.kind not in FUSED:
-        return Fix(f"Leave foreach=False out where {loop.kind} is made.")
-    instead = "fused=True in place of foreach=False" if loop.is_asked else "fused=True"
-    return Fix(
-        f"{instead} where the optimizer is made.",
-        f"optimizer = torch.optim.{loop.kind}(model.parameters(), lr=1e-3, fused=True)",
-    )
 
 
 rule = Rule(

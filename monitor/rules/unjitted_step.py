@@ -47,6 +47,7 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HOST_WORK
@@ -95,8 +96,6 @@ OF_NUMPY: Final = Fix(
 images = np.asarray(images)  # once, before the loop
 batch = jax.device_put(images[order[start : start + size]])""",
 )
-# As many functions as a recording lists.
-MOST_COMPILED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +131,19 @@ class _Seen:
 
 def detect(window: Window) -> Verdict:
     """Judge the operations that JAX is called for one by one."""
-    if window.trace is None and window.host is None:
+    host, trace = window.host, window.trace
+    if trace is None and host is None:
         return window.lacks(Need.TRACE)
-    seen = _seen(window)
+    time = None if host is None else eager_time(host)
+    again = compiled_again(window.job) if window.job.inside else []
+    loops = tuple(one for one in again if one.function.function in CONTROL)
+    seen = _Seen(
+        time,
+        0.0 if host is None or time is None else host.error(time.share),
+        None if trace is None else eager(trace),
+        loops,
+        _where(window, time, loops),
+    )
     alive = kinds_alive(window.fact("executables_by_name"))
     if not seen.loops and not seen.is_op_by_op(alive):
         return None
@@ -146,7 +155,7 @@ def detect(window: Window) -> Verdict:
     title, fix = (SWITCHED, SWITCHED_OFF) if is_off else (BATCHES, OF_NUMPY)
     return Found(
         gain=gain,
-        evidence=tuple(_evidence(window, seen)),
+        evidence=_evidence(window, seen),
         where=(asking(window.job, _SWITCHES) if is_off else ()) or seen.where,
         slice=Slice.IDLE_COMPILE if 2 * seen.compiling > gain.high else Slice.IDLE_DISPATCH,
         confidence=Confidence.INFERRED if seen.calls is None else Confidence.MEASURED,
@@ -155,33 +164,20 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _seen(window: Window) -> _Seen:
-    host, trace = window.host, window.trace
-    time = None if host is None else eager_time(host)
-    error = 0.0 if host is None or time is None else host.error(time.share)
-    again = compiled_again(window.job) if window.job.inside else []
-    loops = tuple(one for one in again if one.function.function in CONTROL)
-    calls = None if trace is None else eager(trace)
-    return _Seen(time, error, calls, loops, _where(window, time, loops))
-
-
 def _where(
     window: Window, time: EagerTime | None, compiled: tuple[Recompiled, ...]
 ) -> tuple[Place, ...]:
     """Return the lines that run single operations, or had them compiled; most time first."""
-    loops = tuple(
-        Place(file, line, _function(file, line, one), one.share.value)
-        for one in compiled
-        if (file := one.function.file) and (line := one.function.line)
-    )
-    timed = () if time is None else time.where
-    found = own(sorted((*loops, *timed), key=lambda place: -(place.share or 0.0)))
-    places = window.where_compiled(most=MOST_COMPILED)
-    return found or at(window.job, (place for place in places if place.function in OWN))
-
-
-def _function(file: str, line: int, one: Recompiled) -> str:
-    return function_at(file, line) if readable(file) else one.function.function
+    places = [] if time is None else list(time.where)
+    loops = []
+    for one in compiled:
+        if (file := one.function.file) and (line := one.function.line):
+            name = function_at(file, line) if readable(file) else one.function.function
+            loops.append(Place(file, line, name, one.share.value))
+    found = own(sorted((*loops, *places), key=lambda place: -(place.share or 0.0)))
+    # As many functions as a recording lists.
+    listed = window.where_compiled(most=20)
+    return found or at(window.job, (place for place in listed if place.function in OWN))
 
 
 def _gain(window: Window, seen: _Seen) -> Gain:
@@ -190,7 +186,12 @@ def _gain(window: Window, seen: _Seen) -> Gain:
     What NumPy does in the place of JAX is no call at all.
     """
     least, most = _taken(window, seen)
-    work_least, work_most = _work(window)
+    # The least and the most of that time in which the operations themselves run: what is not known
+    # is spread over both in proportion.
+    work_least, work_most, trace = 0.0, WORK_MOST, window.trace
+    both = 0.0 if trace is None else trace.taken(Slice.COMPUTE, Slice.IDLE_DISPATCH)
+    if trace is not None and both:
+        work_least = work_most = trace.taken(Slice.COMPUTE) / both
     few, many = (LEAST_CALLS, math.inf) if seen.calls is None else 2 * (seen.calls.in_a_step,)
     few, many = (math.inf, math.inf) if seen.makes_batches else (few, many)
     stays_most = work_most + (1 - work_most) * min(1.0, CALL_MOST / few)
@@ -199,17 +200,32 @@ def _gain(window: Window, seen: _Seen) -> Gain:
         seen.compiling + taken * (1 - stays)
         for taken, stays in ((least, stays_most), (most, stays_least))
     )
-    most = 1 - _on_other_threads(window, seen)
+    # What other threads compute on a CPU, joined and spread over all cores, stays. Compilers have
+    # threads, too.
+    account, runs, most = window.core_account, window.computing, 1.0
+    if account is not None and runs is not None and window.device == "cpu" and not seen.loops:
+        most -= JOINED * runs / account.cores
     return Gain.between(min(low, most), min(high, most))
 
 
-def _on_other_threads(window: Window, seen: _Seen) -> float:
-    """Return what other threads compute on a CPU, joined and spread over all cores: that stays."""
-    account, runs = window.core_account, window.computing
-    # Compilers have threads, too.
-    if account is None or runs is None or window.device != "cpu" or seen.loops:
-        return 0.0
-    return JOINED * runs / account.cores
+def _evidence(window: Window, seen: _Seen) -> tuple[Evidence, ...]:
+    job, trace, calls, programs = window.job, window.trace, seen.calls, window.fact("executables")
+    measures: dict[str, Measure | None] = {}
+    if trace is not None and calls is not None:
+        measures = {
+            "single operations in a step, about": trace.measure(calls.in_a_step, "1/step"),
+            "of all calls of programs": trace.measure(calls.share, "ratio"),
+        }
+    if seen.time is not None and seen.time.share:
+        measures["main thread in single operations"] = job.sampled(seen.time.share)
+    if trace is not None and calls is not None:
+        measures["host dispatch"] = trace.share(Slice.IDLE_DISPATCH)
+    if seen.loops:
+        compiling = job.measure(seen.compiling, "ratio")
+        measures["compiling loops of jax.lax in each call"] = compiling
+    if isinstance(programs, int):
+        measures["compiled programs alive"] = job.measure(programs, "count")
+    return Evidence.known(measures)
 
 
 def _taken(window: Window, seen: _Seen) -> tuple[float, float]:
@@ -228,39 +244,6 @@ def _taken(window: Window, seen: _Seen) -> tuple[float, float]:
         compiled = window.host.share(HostClass.COMPILE)
         most = min(most, seen.time.share + seen.error + compiled)
     return max(0.0, min(most, seen.time.share - seen.error)), max(0.0, most)
-
-
-def _work(window: Window) -> tuple[float, float]:
-    """Return the least and the most of that time in which the operations themselves run."""
-    trace = window.trace
-    parts = [] if trace is None else [trace.share(x) for x in (Slice.COMPUTE, Slice.IDLE_DISPATCH)]
-    compute, both = 0.0, sum(part.value for part in parts if part is not None)
-    if not both or parts[0] is None:
-        return 0.0, WORK_MOST
-    # What is not known is spread over both in proportion.
-    compute = parts[0].value / both
-    return compute, compute
-
-
-def _evidence(window: Window, seen: _Seen) -> list[Evidence]:
-    job, trace, found = window.job, window.trace, []
-    if seen.time is not None and seen.time.share:
-        takes = job.sampled(seen.time.share)
-        found.append(Evidence.of("main thread in single operations", takes))
-    if trace is not None and seen.calls is not None:
-        calls = trace.measure(seen.calls.in_a_step, "1/step")
-        of_all = trace.measure(seen.calls.share, "ratio")
-        found.insert(0, Evidence.of("single operations in a step, about", calls))
-        found.insert(1, Evidence.of("of all calls of programs", of_all))
-        dispatch = trace.share(Slice.IDLE_DISPATCH)
-        found += [] if dispatch is None else [Evidence.of("host dispatch", dispatch)]
-    if seen.loops:
-        compiling = job.measure(seen.compiling, "ratio")
-        found.append(Evidence.of("compiling loops of jax.lax in each call", compiling))
-    programs = window.fact("executables")
-    if isinstance(programs, int):
-        found.append(Evidence.of("compiled programs alive", job.measure(programs, "count")))
-    return found
 
 
 rule = Rule(

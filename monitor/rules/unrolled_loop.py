@@ -28,15 +28,15 @@ D4 §3 (scan instead of a loop).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from whyidle.monitor.code.loops import loops_in
 from whyidle.monitor.code.source import readable
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._programs import Program, largest, name_of, products_of
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
@@ -48,63 +48,46 @@ LEAST_PRODUCTS: Final = 24
 LEAST_SECONDS: Final = 1.0
 # Seconds of waiting at each start and each change.
 LEAST_WAIT: Final = {Severity.HIGH: 120.0, Severity.MEDIUM: 10.0}
-Program = Mapping[str, Any]
 
 
 def detect(window: Window) -> Verdict:
     """Judge the largest programs."""
-    programs = window.fact("largest_executables")
-    if not programs:
-        return window.lacks(Need.INSIDE)
-    large = [program for program in programs if _is_large(program)]
+    job, large = window.job, list(filter(_is_large, largest(window)))
     if not large:
         return None
     worst = max(large, key=lambda program: int(program["operations"]))
-    name = str(worst["name"]).removeprefix("jit_")
-    rows = [one for one in window.job.compiled if one.function == name and one.file]
+    name = name_of(worst)
+    rows = [one for one in job.compiled if one.function == name and one.file]
     if not any(readable(one.file) for one in rows):
         return window.lacks(Need.SOURCE if rows else Need.COMPILING)
     where = tuple(dict.fromkeys(p for one in rows for p in loops_in(one.file or "", name)))
-    took = sum(one.ns for one in rows) / 1e9
+    took, whole = sum(one.ns for one in rows) / 1e9, job.warm_s + job.seconds
     if not where or took < LEAST_SECONDS:
         return None
-    return _found(window, worst, took, where)
-
-
-def _found(window: Window, program: Program, took: float, where: tuple[Place, ...]) -> Found:
-    measure = window.job.measure
-    whole = window.job.warm_s + window.job.seconds
-    share = Measure(min(1.0, took / whole), "ratio", "agent", window.job.age_s, whole)
+    share = Measure(min(1.0, took / whole), "ratio", "agent", job.age_s, whole)
+    # How much a wait for the compiler matters.
+    felt = (severity for severity, least in LEAST_WAIT.items() if took >= least)
     return Found(
         gain=None,
         evidence=(
-            Evidence.of("operations of the program", measure(program["operations"], "count")),
-            Evidence.of("products of matrices in it", measure(_products(program), "count")),
-            Evidence.of("compiling it took", measure(took, "s")),
+            Evidence.of("operations of the program", job.measure(worst["operations"], "count")),
+            Evidence.of("products of matrices in it", job.measure(products_of(worst), "count")),
+            Evidence.of("compiling it took", job.measure(took, "s")),
             Evidence.of("of all the time watched", share),
         ),
         where=own(where),
         slice=Slice.IDLE_COMPILE,
-        severity=_severity(took),
+        severity=next(felt, Severity.LOW),
         frameworks=("jax",),
     )
-
-
-def _severity(took: float) -> Severity:
-    """Return how much a wait for the compiler matters."""
-    return next((each for each, least in LEAST_WAIT.items() if took >= least), Severity.LOW)
 
 
 def _is_large(program: Program) -> bool:
     return (
         int(program.get("operations") or 0) >= LEAST_OPERATIONS
         and not program.get("loops")
-        and _products(program) >= LEAST_PRODUCTS
+        and products_of(program) >= LEAST_PRODUCTS
     )
-
-
-def _products(program: Program) -> int:
-    return sum((program.get("products") or {}).values())
 
 
 rule = Rule(

@@ -46,7 +46,6 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.operators import NODE, PARAMETER, optimizers_of, tensors_of
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import asking, making
@@ -78,11 +77,14 @@ _GIVEN: Final = re.compile(
 
 def detect(window: Window) -> Verdict:
     """Judge how many of the gradients are of use."""
-    trace, optimizers = window.trace, optimizers_of(window)
-    if trace is None:
-        return window.lacks(Need.TRACE)
+    trace, optimizers = window.needed(window.trace, Need.TRACE), optimizers_of(window)
     tensors = sum(map(tensors_of, optimizers))
-    if not tensors or len(optimizers) >= MOST_OPTIMIZERS or _is_flat(window):
+    # An optimizer may update other tensors than those that get gradients.
+    wraps = str(window.fact("parallel") or "")
+    is_plain = (window.world_size or 1) < 2 or wraps == "DistributedDataParallel"
+    named = _FLAT.search(f"{window.job.command} {wraps}") or asking(window.job, _FLAT)
+    is_known = is_plain and not named and len(optimizers) < MOST_OPTIMIZERS
+    if not tensors or not is_known:
         return window.lacks(Need.INSIDE, "all optimizers, and the parameters that they update")
     passes, brought = trace.count(_BEGINS), trace.count(PARAMETER)
     # Of one more pass the trace may show the end alone.
@@ -110,34 +112,24 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _is_flat(window: Window) -> bool:
-    """Tell whether an optimizer may update other tensors than those that get gradients."""
-    wraps = str(window.fact("parallel") or "")
-    is_plain = (window.world_size or 1) < 2 or wraps == "DistributedDataParallel"
-    named = _FLAT.search(f"{window.job.command} {wraps}") or asking(window.job, _FLAT)
-    return bool(named) or not is_plain
-
-
 def _back(window: Window, trace: Traced) -> tuple[float, float]:
     """Return the least and the most of the time in backward passes."""
     if window.device == "gpu":
-        work = trace.share(Slice.COMPUTE)
-        return 0.0, ON_GPU * (0.0 if work is None else work.value)
-    account = window.host
-    seen = 0.0 if account is None else sum(r.share for r in account.rows if _is_back(r))
+        return 0.0, ON_GPU * trace.taken(Slice.COMPUTE)
+    account, seen = window.host, 0.0
+    if account is not None:
+        # Where the main thread is at the user's line that calls one.
+        lines = ((row.share, row.frames[0]) for row in account.rows if row.frames)
+        seen = sum(
+            share
+            for share, line in lines
+            if any(last(call) == "backward" for call in calls(line.file, line.line))
+        )
     if account is None or not seen:
         low, high = (factor * trace.in_calls(NODE) for factor in OF_NODES)
         return low, min(1.0, high)
     error = account.error(seen)
     return max(0.0, seen - error), min(1.0, seen + error)
-
-
-def _is_back(row: HostRow) -> bool:
-    """Tell whether the main thread is at the user's line that calls a backward pass."""
-    if not row.frames:
-        return False
-    line = row.frames[0]
-    return any(last(call) == "backward" for call in calls(line.file, line.line))
 
 
 rule = Rule(

@@ -59,26 +59,22 @@ def detect(window: Window) -> Verdict:
     if validating is not None:
         return found(window, validating, LEFT)
     named = _running(account, Phase.VALIDATION)
-    finding = None
-    if named is not None:
-        finding = found(window, named, LEFT) or _waiting(window, named)
-    elif (due := _running(account, Phase.PERIODIC)) is not None:
-        finding = found(window, due, LEFT)
-    return None if finding is None else replace(finding, confidence=Confidence.HINTED)
-
-
-def _waiting(window: Window, some: Taken) -> Found | None:
-    """Return a finding of an evaluation that mostly waits: for itself, or for steps before it."""
-    high = some.gain(window, 0.0).high
-    if some.most < LEAST_WAITING or not all(row.due for row in some.rows):
+    some = named or _running(account, Phase.PERIODIC)
+    if some is None:
         return None
+    if (finding := found(window, some, LEFT)) is not None:
+        return replace(finding, confidence=Confidence.HINTED)
+    if named is None or some.most < LEAST_WAITING or not all(row.due for row in some.rows):
+        return None
+    # It mostly waits: for itself, or for steps before it.
     return Found(
-        gain=Gain.between(0.0, high),
+        gain=Gain.between(0.0, some.gain(window, 0.0).high),
         evidence=some.evidence(window),
         where=some.where(lambda row: row.begins),
         severity=Severity.LOW,
         title=f"Validation takes at most {some.most:.0%} of the main thread's time: in part it may"
         " wait for the steps before",
+        confidence=Confidence.HINTED,
     )
 
 

@@ -26,68 +26,53 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.finding import Evidence, Found, Need, Severity, Verdict
 from whyidle.monitor.core.prices import Prices
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule, both
 from whyidle.monitor.signals.gain import busy
 from whyidle.monitor.signals.trust import counted
 from whyidle.monitor.signals.window import Window
 
 # D3 wants more than 85% utilisation.
 LEAST: Final = 0.15
-HOUR: Final = 3600.0
 
 
 def detect(window: Window) -> Verdict:
     """Reckon what goes into idle time."""
-    if not any(gpu.is_held for gpu in window.job.gpus):
+    job, trace, step, said = window.job, window.gpu_trace, window.step_s, counted(window.job)
+    if not any(gpu.is_held for gpu in job.gpus):
         return window.lacks(Need.GPU, "which of them the job uses")
-    watts, idle = window.watts, _idle(window)
-    if watts is None:
-        return window.lacks(Need.GPU, "the power that each draws")
-    if idle is None:
-        return window.lacks(Need.TRACE)
+    watts = window.needed(window.watts, Need.GPU, "the power that each draws")
+    # How much of the time the GPUs surely do nothing.
+    idle = None if said is None else job.measure(1.0 - said.most, "ratio", "nvml")
+    if trace is not None:
+        idle = trace.measure(1.0 - busy(trace), "ratio")
+    idle = window.needed(idle, Need.TRACE)
     if idle.value < LEAST:
         return None
-    return Found(gain=None, evidence=tuple(_evidence(window, watts, idle)), severity=Severity.INFO)
+    lost = watts.value * idle.value
+    joules = None if step is None else job.measure(watts.value * step.value, "J", "nvml")
+    # A price is of watts that flow for an hour.
+    prices, gpus = Prices.here(), len(window.gpus) * idle.value
+    money, _ = prices.of(watts.value * 3600.0 * idle.value, gpus)
+    unit = f"{prices.currency} an hour".strip()
+    measures = {
+        "power drawn": watts,
+        "GPU idle": idle,
+        "into idle time, at most": job.measure(lost, "W", "nvml"),
+        "energy a step": joules,
+        "of that, at most": joules and joules.times(idle.value),
+        "money for idle time, at most": None
+        if money is None
+        else job.measure(money, unit, "prices"),
+    }
+    return Found(gain=None, evidence=Evidence.known(measures), severity=Severity.INFO)
 
-
-def _idle(window: Window) -> Measure | None:
-    """Return how much of the time the GPUs surely do nothing."""
-    if window.gpu_trace is not None:
-        return window.gpu_trace.measure(1.0 - busy(window.gpu_trace), "ratio")
-    said = counted(window.job)
-    return None if said is None else window.job.measure(1.0 - said.most, "ratio", "nvml")
-
-
-def _evidence(window: Window, watts: Measure, idle: Measure) -> list[Evidence]:
-    job, step = window.job, window.step_s
-    found = [
-        Evidence.of("power drawn", watts),
-        Evidence.of("GPU idle", idle),
-        Evidence.of("into idle time, at most", job.measure(watts.value * idle.value, "W", "nvml")),
-    ]
-    if step is not None:
-        each = watts.value * step.value
-        found += [
-            Evidence.of("energy a step", job.measure(each, "J", "nvml")),
-            Evidence.of("of that, at most", job.measure(each * idle.value, "J", "nvml")),
-        ]
-    prices, gpus = Prices.here(), sum(gpu.owned for gpu in job.gpus)
-    lost, _ = prices.of(watts.value * HOUR * idle.value, gpus * idle.value)
-    if lost is not None:
-        unit = f"{prices.currency} an hour".strip()
-        found.append(Evidence.of("money for idle time, at most", job.measure(lost, unit, "prices")))
-    return found
-
-
-_FIX: Final = Fix("Remove what makes the GPU wait: each finding says what it costs.")
 
 rule = Rule(
     title="Energy goes into time in which the GPU does nothing",
     documents=("D3 trend 3",),
-    fixes={"pytorch": _FIX, "jax": _FIX},
+    fixes=both("Remove what makes the GPU wait: each finding says what it costs."),
     device="gpu",
     detect=detect,
     kind=Kind.INFORMATION,

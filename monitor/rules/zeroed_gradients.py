@@ -24,55 +24,46 @@ Beyond the documents: they leave gradients to the framework.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 from whyidle.monitor.code.source import line_of
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.account import ranked
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# Without them ``zero_grad`` takes up to 3% of a step in models of many small layers.
-LEAST: Final = 0.01
 _FILLS: Final = re.compile(r".*(_foreach_zero_|\.zero_\(|\.requires_grad_\(False|\.detach_\().*")
 
 
 def detect(window: Window) -> Verdict:
     """Judge the time in which gradients are filled."""
-    if not window.job.stacks.samples:
+    stacks, share = window.job.stacks, 0.0
+    if not stacks.samples:
         return window.lacks(Need.INSIDE)
-    found = list(_filling(window))
-    share = sum(part for _, part in found)
-    if share < LEAST:
+    lines: list[tuple[CodeLine, float]] = []
+    for chain, counts in stacks.chains.items():
+        leaf = chain.leaf
+        if leaf is None or not plays(Role.ZERO, leaf):
+            continue
+        if _FILLS.fullmatch(line_of(leaf.file, leaf.line) or ""):
+            share += counts.samples / stacks.samples
+            lines += [(line, counts.samples / stacks.samples) for line in chain.frames[:1]]
+    # Without them ``zero_grad`` takes up to 3% of a step in models of many small layers.
+    if share < Severity.LOW.least:
         return None
-    lines: dict[CodeLine, float] = {}
-    for line, part in found:
-        if line is not None:
-            lines[line] = lines.get(line, 0.0) + part / share
     return Found(
         # Nothing says whether the GPU waits for it, nor how long its own kernels take.
         gain=comes_back(window, 0.0, share, Side.GPU),
         evidence=(
             Evidence.of("main thread: fills gradients with zeros", window.job.sampled(share)),
         ),
-        where=own(Place(*line, part) for line, part in sorted(lines.items(), key=lambda x: -x[1])),
+        where=own(ranked((line, part / share) for line, part in lines)),
     )
-
-
-def _filling(window: Window) -> Iterator[tuple[CodeLine | None, float]]:
-    """Yield the user's lines that came to fill gradients, and their shares of all samples."""
-    stacks = window.job.stacks
-    for chain, counts in stacks.chains.items():
-        leaf = chain.leaf
-        if leaf is None or not plays(Role.ZERO, leaf):
-            continue
-        if _FILLS.fullmatch(line_of(leaf.file, leaf.line) or ""):
-            yield chain.frames[0] if chain.frames else None, counts.samples / stacks.samples
 
 
 rule = Rule(

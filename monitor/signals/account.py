@@ -78,8 +78,12 @@ def by_line(
     rows: Iterable[HostRow], line_of: Callable[[HostRow], CodeLine | None]
 ) -> tuple[Place, ...]:
     """Return the lines that answer for some rows, with their shares, the largest first."""
-    known = ((line, row.share) for row in rows if (line := line_of(row)) is not None)
-    return tuple(Place(*line, share) for line, share in summed(known).items())
+    return ranked((line, row.share) for row in rows if (line := line_of(row)) is not None)
+
+
+def ranked(shares: Iterable[tuple[CodeLine, float]]) -> tuple[Place, ...]:
+    """Return lines with what they have of the time in all, the largest first."""
+    return tuple(Place(*line, share) for line, share in summed(shares).items())
 
 
 @dataclass(frozen=True)

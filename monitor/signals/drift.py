@@ -13,6 +13,10 @@ from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.runs.stacks import StackSamples, summed
 from whyidle.monitor.store import Point
 
+# Of 28 jobs that were watched, the healthy ones moved by 7% at most.
+LEAST_RISE: Final = 1.15
+# Of all pairs of seconds, so many more must rise than fall: noise rises as often as it falls.
+LEAST_ORDER: Final = 0.5
 # Thirds of fewer points have no median to speak of.
 LEAST_POINTS: Final = 12
 
@@ -34,6 +38,11 @@ class Drift:
     # How much the places differ where the main thread is found in the last third and in the first,
     # of what they differ by chance.
     moved: float | None = None
+
+    @property
+    def rises(self) -> bool:
+        """Whether steps take longer and longer."""
+        return self.late_s >= LEAST_RISE * self.early_s and self.order >= LEAST_ORDER
 
 
 def drift_of(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence
+from whyidle.monitor.core.finding import Evidence, Need
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import Chain
@@ -65,6 +65,12 @@ class DeviceMemory:
         if self.failed:
             found.append(Evidence.of("allocations that failed", measure(self.failed, "count")))
         return found
+
+
+def known_memory(window: Window) -> DeviceMemory:
+    """Return it; raises ``Lacking``."""
+    need = Need.GPU if window.device == "cpu" else Need.INSIDE
+    return window.needed(device_memory(window), need)
 
 
 def device_memory(window: Window) -> DeviceMemory | None:

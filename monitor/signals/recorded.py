@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Evidence, SourceLine
 from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.processes.process import JULIA
@@ -206,6 +206,10 @@ class Recorded:
             return "agent"
         # The turns of a loop are read with its stack.
         return "procfs" if self.facts else SAMPLES
+
+    def said(self, name: str, words: str, source: str = "agent") -> Evidence:
+        """Return what somebody says in words, as evidence."""
+        return Evidence(name, words, "", source, self.age_s, self.seconds)
 
     def sampled(self, share: float) -> Measure:
         """Return a share of the samples of stacks."""

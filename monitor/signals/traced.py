@@ -86,6 +86,17 @@ class Traced:
         details = self.account["details"].get(part, {})
         return self._ratio(details.get(label, 0)) if self.total_ns else None
 
+    def taken(self, *parts: Slice) -> float:
+        """Return the share of the time that some slices take together, as far as it is known."""
+        shares = (self.share(part) for part in parts)
+        return sum(share.value for share in shares if share is not None)
+
+    def exposed(self, direction: str) -> float:
+        """Return the share of the time in which only copies of a direction run, of any memory."""
+        labels = (direction, f"{direction}, pageable")
+        shares = (self.detail(Slice.EXPOSED_COPY, label) for label in labels)
+        return sum(share.value for share in shares if share is not None)
+
     # Steps ---------------------------------------------------------------------------------------
     @property
     def steps(self) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import BudgetJson
-from whyidle.monitor.core.finding import Framework, Lacking, Need, NotChecked, Place
+from whyidle.monitor.core.finding import PROBES, Framework, Lacking, Need, NotChecked, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.metrics import Metric
@@ -38,7 +38,7 @@ from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of, may_use
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading_of
 from whyidle.monitor.signals.ranks import RankAccount, accounts_of, are_one_job
-from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.recorded import Recorded, SeenGpu
 from whyidle.monitor.signals.serving import judged, learns
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.trust import Believed, believed
@@ -48,13 +48,8 @@ if TYPE_CHECKING:
 
 # The agent sees these whole; where there is no trace they stand for the slice.
 _WAITS: Final[dict[Slice, Metric]] = {part: ORDER[part] for part in SEEN}
-_FRAMEWORKS: Final[dict[str, Framework]] = {
-    "jax": "jax",
-    "torch": "pytorch",
-    "tensorflow": "tensorflow",
-    # Whichever of its packages trains.
-    JULIA: "flux",
-}
+# Of Julia whichever of its packages trains.
+_FRAMEWORKS: Final[dict[str, Framework]] = {**PROBES, JULIA: "flux"}
 _OF_PYTHON: Final = frozenset(
     {Need.INSIDE, Need.TRACE, Need.LONGER_TRACE, Need.GPU_TRACE, Need.FRAMES, Need.COMPILING}
 )
@@ -154,6 +149,11 @@ class Window:
         """Return the trace of a GPU, of whole steps; raises ``Lacking``."""
         trace = self.needed(self.gpu_trace, Need.GPU_TRACE)
         return self.needed(trace if trace.steps >= LEAST_STEPS else None, Need.LONGER_TRACE)
+
+    @property
+    def of_steps(self) -> Need:
+        """What would bring a number that is counted by the steps."""
+        return Need.STEPS if self.job.inside else Need.INSIDE
 
     def needed(self, signal: T | None, need: Need, what: str = "") -> T:
         """Return a signal that a rule cannot judge without; raises ``Lacking``."""
@@ -296,6 +296,12 @@ class Window:
             return traced or waits
         return waits if waits.value > traced.value else traced
 
+    @property
+    def not_computing(self) -> float:
+        """The most of the time in which no GPU computes: no fix beside it gives back more."""
+        compute = self.share(Slice.COMPUTE) if self.device == "gpu" else None
+        return 1.0 if compute is None else 1 - compute.value
+
     @cached_property
     def host(self) -> HostAccount | None:
         """Where the main thread's time goes; ``None``: it was not sampled."""
@@ -367,6 +373,11 @@ class Window:
             # Before anything has trained it is known of a build that can do nothing else.
             backend = "cpu"
         return BACKENDS.get(backend) if isinstance(backend, str) else None
+
+    @cached_property
+    def gpus(self) -> tuple[SeenGpu, ...]:
+        """The GPUs of the job."""
+        return tuple(gpu for gpu in self.job.gpus if gpu.owned)
 
     def fact(self, name: str) -> Any:
         """Return what a framework says of itself; ``None``: it does not say."""
@@ -508,7 +519,7 @@ class Window:
         return may_use(self.job)
 
     # Where ---------------------------------------------------------------------------------------
-    def where_read(self, most: int = 3) -> tuple[Place, ...]:
+    def where_read(self, most: int = 20) -> tuple[Place, ...]:
         """Return the lines that read values from the device, with their share of the time."""
         whole = sum(read.ns for read in self.job.reads) or 1
         sync = self.job.mean(m.JOB_SYNC_WAIT)
