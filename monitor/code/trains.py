@@ -77,21 +77,10 @@ def trains(file: str, body: Sequence[ast.AST]) -> bool:
     return _trains(body, partial(functions, file))
 
 
-def loop_trains(text: str, line: int) -> bool:
-    """Tell the same of the loop that begins at a line of a text."""
-    tree = _parsed(text)
-    nodes = [] if tree is None else list(ast.walk(tree))
-    loop = next((x for x in nodes if isinstance(x, Loop) and x.lineno == line), None)
-    named = lambda name: (x for x in nodes if isinstance(x, Function) and x.name == name)  # noqa: E731
-    return loop is not None and _trains(loop.body, named)
-
-
-@lru_cache(maxsize=8)
-def _parsed(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def loop_trains(text: Sequence[ast.AST], loop: Loop) -> bool:
+    """Tell the same of a loop, by the functions among the pieces of its text."""
+    named = lambda name: (x for x in text if isinstance(x, Function) and x.name == name)  # noqa: E731
+    return _trains(loop.body, named)
 
 
 @lru_cache(maxsize=4096)

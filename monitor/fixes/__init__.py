@@ -1,7 +1,4 @@
-"""Changes of the user's source, found by name: one file, one change. Nothing is registered.
-
-They need LibCST (``pip install 'whyidle[fix]'``), and so does importing this room.
-"""
+"""Changes of the user's source, found by name: one file, one change. Nothing is registered."""
 
 from __future__ import annotations
 
@@ -10,7 +7,8 @@ import pkgutil
 from dataclasses import replace
 from functools import cache
 
-from whyidle.monitor.fixes._codemod import Codemod, NotHere, Patch, Refusal, Refused, Wanted
+from whyidle.monitor.fixes._change import NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal, Wanted
 from whyidle.monitor.fixes._findings import Fixed, diff, fix
 from whyidle.monitor.fixes._mirror import copy, moved, root_of
 from whyidle.monitor.fixes._patching import patched, patches_of

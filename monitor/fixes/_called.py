@@ -2,122 +2,139 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Refused
-from whyidle.monitor.fixes._pieces import argument, inside
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import argument, has_stars, inside, is_plain
+from whyidle.monitor.code.source import Function
+from whyidle.monitor.fixes._change import NotHere, Refused
+from whyidle.monitor.fixes._codemod import Wanted
 
 _TRANSFORMS: Final = ("jax.grad", "jax.value_and_grad", "jax.jit", "jax.checkpoint")
+_PLAIN: Final = {"list", "tuple", "dict", "next", "float", "int", "len"}
 
 
-def called(source: Source, call: cst.Call) -> cst.FunctionDef | None:
+def called(source: Source, call: ast.Call) -> Function | None:
     """Return what a call calls, also by another name: ``update = step``."""
-    known = source.definition(call.func)
-    if known is None and isinstance(call.func, cst.Name):
-        try:
-            other = source.value(call.func)
-        except KeyError:
-            return None
-        known = None if other is None else source.definition(other)
-    return known if isinstance(known, cst.FunctionDef) else None
+    return source.defined(call.func) or source.defined(source.value(call.func))
 
 
 def reached(
-    source: Source, function: cst.FunctionDef, seen: frozenset[str] = frozenset()
-) -> Iterator[cst.FunctionDef]:
+    source: Source, function: Function, seen: frozenset[str] = frozenset()
+) -> Iterator[Function]:
     """Yield a function, and those of the module that it uses."""
     yield function
-    if function.name.value in seen:
+    if function.name in seen:
         return
-    for node in inside(function.body):
-        if isinstance(node, cst.Name):
-            known = source.definition(node)
-            if isinstance(known, cst.FunctionDef) and known is not function:
-                yield from reached(source, known, seen | {function.name.value})
+    for node in inside(*function.body):
+        known = source.defined(node)
+        if known is not None and known is not function:
+            yield from reached(source, known, seen | {function.name})
 
 
-def check_argument(source: Source, arg: cst.Arg, call: cst.Call, arrays: tuple[str, ...]) -> None:
-    """Refuse an argument that may be anything but an array, or a tree of them."""
-    where = source.line(call)
-    if arg.star == "**":
-        raise Refused("it is called with **", where)
-    if arg.keyword is not None:
-        raise Refused("it is called with arguments by name", where)
-    value = arg.value
-    known = value
-    if isinstance(value, cst.Name):
-        try:
-            known = source.value(value) or value
-        except KeyError:
-            known = value
-    if isinstance(
-        known, cst.SimpleString | cst.FormattedString | cst.Lambda | cst.ConcatenatedString
-    ):
+def step_of(
+    source: Source, calls: list[ast.Call], wanted: Wanted, *by: str, or_called: bool = False
+) -> Function:
+    """Return the one function that is called here, leads to what was found, and to one of these.
+
+    ``or_called``: what was found may be where it is called.
+    """
+    steps: list[Function] = []
+    for call in calls:
+        function = called(source, call)
+        if function is None or not source.is_of_top(function) or function in steps:
+            continue
+        below = set(reached(source, function))
+        nodes = inside(*(line for each in below for line in each.body))
+        takes = any(isinstance(x, ast.Call) and source.means(x.func, *by) for x in nodes)
+        here = wanted.at(source, *below) or (
+            or_called and wanted.at(source, source.statement(call))
+        )
+        if takes and (here or not wanted.lines):
+            steps.append(function)
+    if not steps:
+        raise NotHere
+    if len(steps) > 1:
+        raise Refused("several functions of the loop have what was found", source.line(steps[1]))
+    return steps[0]
+
+
+def plain_params(function: Function) -> list[ast.arg]:
+    """Return the plain parameters; refuse others."""
+    given = function.args
+    if given.vararg is not None or given.kwarg is not None:
+        raise Refused("the function takes * or **")
+    if given.kwonlyargs:
+        raise Refused("the function takes arguments by name only")
+    if given.defaults:
+        params = [*given.posonlyargs, *given.args]
+        param = params[-len(given.defaults)]
+        raise Refused(f"{param.arg} has a default", param.lineno)
+    return [*given.posonlyargs, *given.args]
+
+
+def check_arguments(source: Source, call: ast.Call, arrays: tuple[str, ...]) -> None:
+    """Refuse a call with anything but arrays, or trees of them."""
+    if call.keywords:
+        how = "**" if call.keywords[0].arg is None else "arguments by name"
+        raise Refused(f"it is called with {how}", source.line(call))
+    for each in call.args:
+        value = each.value if isinstance(each, ast.Starred) else each
+        _check_argument(source, value, source.line(call), arrays)
+
+
+def _check_argument(source: Source, value: ast.expr, where: int, arrays: tuple[str, ...]) -> None:
+    known = source.constant(value)
+    if isinstance(known, ast.Lambda | ast.JoinedStr) or is_plain(known, str, bytes):
         raise Refused("it is called with text, or with a function", where)
-    if isinstance(known, cst.Integer) or counts(source, value):
+    if is_plain(known) or _counts(source, value):
         raise Refused("it is called with a whole number, which may be a size", where)
-    if isinstance(known, cst.Name) and source.means(known, "None", "True", "False"):
-        raise Refused(f"it is called with {known.value}", where)
     if source.definition(known) is not None or source.imported(known) is not None:
         raise Refused(f"it is called with {source.code(value)}, which is no array", where)
-    made = known.func if isinstance(known, cst.Call) else None
-    of = None if made is None else source.definition(made)
-    if isinstance(of, cst.ClassDef):
-        raise Refused(f"it is called with an object of {of.name.value}", where)
-    name = None if made is None else source.imported(made)
-    if name is not None and not name.startswith(arrays) and name not in {
-        "list", "tuple", "dict", "next", "float", "int", "len",
-    }:  # fmt: skip
+    made = known.func if isinstance(known, ast.Call) else None
+    of = source.definition(made)
+    if isinstance(of, ast.ClassDef):
+        raise Refused(f"it is called with an object of {of.name}", where)
+    name = source.imported(made)
+    if name is not None and not name.startswith(arrays) and name not in _PLAIN:
         raise Refused(f"it is called with what {name} returns", where)
 
 
-def counts(source: Source, value: cst.BaseExpression) -> bool:
+def _counts(source: Source, value: ast.expr) -> bool:
     """Tell whether a name counts: by ``range`` or ``enumerate``, or as one is added to it."""
-    if not isinstance(value, cst.Name):
-        return False
-    try:
-        places = source.assigned(value)
-    except KeyError:
-        return False
-    for place in places:
-        loop = next((x for x in source.around(place) if isinstance(x, cst.For | cst.Assign)), None)
-        if isinstance(source.parent(place), cst.AugAssign):
+    for place in source.assigned(value) if isinstance(value, ast.Name) else ():
+        if isinstance(source.parent(place), ast.AugAssign):
             return True
-        if isinstance(loop, cst.For) and isinstance(loop.iter, cst.Call):
-            if source.means(loop.iter.func, "range", "itertools.count"):
+        loop = source.statement(place)
+        over = loop.iter if isinstance(loop, ast.For) else None
+        if isinstance(loop, ast.For) and isinstance(over, ast.Call):
+            if source.means(over.func, "range", "itertools.count"):
                 return True
-            first = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) else None
-            if source.means(loop.iter.func, "enumerate") and first is place:
+            first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else None
+            if source.means(over.func, "enumerate") and first is place:
                 return True
     return False
 
 
-def given_to(source: Source, param: cst.Param) -> Iterator[cst.BaseExpression | None]:
+def given_to(source: Source, param: ast.arg) -> Iterator[ast.expr | None]:
     """Yield what each call gives a parameter; ``None`` for a use that is no plain call."""
     function = source.function(param)
-    if not isinstance(function, cst.FunctionDef) or param not in function.params.params:
+    if not isinstance(function, Function) or param not in function.args.args:
         yield None
         return
-    number, name = list(function.params.params).index(param), function.name
-    of = next((x for x in source.around(function) if isinstance(x, cst.ClassDef)), None)
-    if of is not None and name.value == "__init__":
-        number, name = number - 1, of.name
-    for use in source.uses(name):
-        func, call = use, source.parent(use)
-        made = source.parent(call) if isinstance(call, cst.Arg) else None
-        if isinstance(made, cst.Call) and source.means(made.func, *_TRANSFORMS):
+    number = function.args.args.index(param)
+    made_of: ast.AST = function
+    of = source.class_of(function)
+    if of is not None and function.name == "__init__":
+        number, made_of = number - 1, of
+    for use in source.uses(made_of):
+        call, made = source.parent(use), source.call_with(use)
+        if made is not None and source.means(made.func, *_TRANSFORMS):
             # jax.grad(f)(x): what it is given goes to the function.
-            func, call = made, source.parent(made)
-        if (
-            not isinstance(call, cst.Call)
-            or call.func is not func
-            or any(arg.star for arg in call.args)
-        ):
+            call = source.parent(made)
+        if not isinstance(call, ast.Call) or call.func not in (use, made) or has_stars(call):
             yield None
-            continue
-        named = argument(call, param.name.value, number)
-        yield None if named is None else named.value
+        else:
+            yield argument(call, param.arg, number)

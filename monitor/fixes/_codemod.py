@@ -6,14 +6,15 @@ refuses with a sentence wherever that cannot be proved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
-import libcst as cst
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
 
-from whyidle.monitor.fixes._pieces import dotted
-from whyidle.monitor.fixes._source import Edit, Source
+T = TypeVar("T")
 
 # What a user should know of a change to bfloat16.
 OF_BFLOAT16: Final = (
@@ -21,18 +22,6 @@ OF_BFLOAT16: Final = (
     "Compare them by: --verify CMD --tolerance 0.02",
 )
 OTHER_MASKS: Final = "Dropout may draw other numbers: losses then differ by chance as well."
-
-
-class Refused(Exception):  # noqa: N818  an answer, not a defect
-    """The change cannot be proved right here: why, and at which line."""
-
-    def __init__(self, why: str, line: int | None = None) -> None:
-        super().__init__(why)
-        self.why, self.line = why, line
-
-
-class NotHere(Exception):  # noqa: N818  an answer, not a defect
-    """There is nothing in this file that this codemod changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,46 +34,13 @@ class Wanted:
     # Cores that the job may use.
     cores: int = 1
 
+    def at(self, source: Source, *some: ast.AST) -> bool:
+        """Tell whether it was found in one of some pieces."""
+        return any(source.covers(x, line) for x in some for line in self.lines)
 
-@dataclass(slots=True)
-class Change:
-    """What becomes of which piece of the source, and what a user should know of it."""
-
-    edits: dict[cst.CSTNode, Edit] = field(default_factory=dict)
-    # What is different for the user afterwards, in sentences.
-    notes: list[str] = field(default_factory=list)
-    # Modules that must be imported.
-    imports: list[str] = field(default_factory=list)
-
-    def replace(self, old: cst.CSTNode, new: cst.CSTNode) -> None:
-        """Put a new piece in the place of an old one."""
-        self.edits[old] = lambda _: new
-
-    def after_imports(self, source: Source, line: str) -> None:
-        """Say something once, before anything else is done."""
-        imports = [x for x in source.module.body if _is_import(x)]
-        new = cst.parse_statement(line).with_changes(leading_lines=[cst.EmptyLine(indent=False)])
-        self.edits[imports[-1]] = lambda old: cst.FlattenSentinel([old, new])
-
-    def spelling(self, source: Source, name: str, at: cst.CSTNode) -> str:
-        """Return how ``module.name`` is written at a place, importing its module where it must."""
-        known = source.spelt(name, at)
-        if known is not None:
-            return known
-        module = name.partition(".")[0]
-        if module in source.words:
-            raise Refused(f"{module} means something else here", source.line(at))
-        self.imports.append(module)
-        return name
-
-
-def _is_import(statement: cst.CSTNode) -> bool:
-    if not isinstance(statement, cst.SimpleStatementLine):
-        return False
-    first = statement.body[0]
-    if isinstance(first, cst.ImportFrom) and first.module is not None:
-        return dotted(first.module) != "__future__"
-    return isinstance(first, cst.Import | cst.ImportFrom)
+    def fits(self, source: Source, *some: ast.AST) -> bool:
+        """Tell whether it was found in one of some pieces, or no line is known."""
+        return not self.lines or self.at(source, *some)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +54,17 @@ class Codemod:
     changes_numbers: bool = False
     # Filled in by ``fixes.load``.
     id: str = ""
+
+
+def first_of(some: Iterable[T], changed: Callable[[T], Change]) -> Change:
+    """Return the first change that can be proved right; else why the first one cannot."""
+    why: Refused | None = None
+    for each in some:
+        try:
+            return changed(each)
+        except Refused as refused:
+            why = why or refused
+    raise why or NotHere
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +87,3 @@ class Refusal:
     why: str
     file: str | None = None
     line: int | None = None
-
-
-Codemods = Mapping[str, Sequence[Codemod]]

@@ -7,14 +7,14 @@ graph draws in another order.
 
 from __future__ import annotations
 
+import ast
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Refused
-from whyidle.monitor.fixes._pieces import dotted, inside
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import inside, targets
+from whyidle.monitor.code.source import Function, dotted
+from whyidle.monitor.fixes._change import Refused
 from whyidle.monitor.fixes._pure import check_global
-from whyidle.monitor.fixes._source import Source
 
 _FRAMEWORK: Final = ("tensorflow.", "keras.")
 _NOT: Final = ("py_function", "numpy_function", "print", "io.", "summary.", "Variable", "config.",
@@ -38,15 +38,15 @@ LAYERS: Final = {
     "UpSampling2D", "ZeroPadding2D",
 }  # fmt: skip
 _DEEPEST: Final = 4
-_MORE: Final = (cst.Global, cst.Nonlocal, cst.Yield, cst.Await, cst.Del, cst.Try, cst.Import,
-                cst.ImportFrom, cst.ClassDef, cst.While, cst.For, cst.If, cst.IfExp, cst.Assert,
-                cst.Raise, cst.Lambda, cst.NamedExpr)  # fmt: skip
+_MORE: Final = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Try,
+                ast.Import, ast.ImportFrom, ast.ClassDef, ast.While, ast.For, ast.AsyncFor, ast.If,
+                ast.IfExp, ast.Assert, ast.Raise, ast.Lambda, ast.NamedExpr)  # fmt: skip
 
 
 def check_layers(source: Source) -> None:
     """Refuse where a layer may draw random numbers, or a model comes from elsewhere."""
     for call in source.calls:
-        name = _of_framework(source, call.func) or ""
+        name = _of_framework(source, call.func)
         kind, _, part = name.partition("layers.")
         if kind in {"keras.", "keras.src."} and part not in LAYERS:
             raise Refused(f"{part} may draw random numbers, in another order", source.line(call))
@@ -56,12 +56,10 @@ def check_layers(source: Source) -> None:
             raise Refused("the program says how functions run itself", source.line(call))
 
 
-def _of_framework(source: Source, func: cst.BaseExpression) -> str | None:
+def _of_framework(source: Source, func: ast.expr | None) -> str:
     """Return the name of something of TensorFlow's or Keras', without the former."""
-    name = source.imported(func)
-    if name is None or not name.startswith(_FRAMEWORK):
-        return None
-    return name.removeprefix("tensorflow.")
+    name = source.imported(func) or ""
+    return name.removeprefix("tensorflow.") if name.startswith(_FRAMEWORK) else ""
 
 
 class Graph:
@@ -71,69 +69,61 @@ class Graph:
         self.source = source
         self.tapes: set[str] = set()
 
-    def check(self, function: cst.FunctionDef, depth: int = 0) -> None:
+    def check(self, function: Function, depth: int = 0) -> None:
         """Refuse a function that does, or may do, anything but compute."""
-        source = self.source
-        if depth > _DEEPEST or function.asynchronous or function.decorators:
-            raise Refused("it calls what may do more than compute", source.line(function))
-        for node in inside(function.body):
-            if isinstance(node, cst.With):
+        is_plain = isinstance(function, ast.FunctionDef) and not function.decorator_list
+        if depth > _DEEPEST or not is_plain:
+            raise Refused("it calls what may do more than compute", self.source.line(function))
+        for node in inside(*function.body):
+            if isinstance(node, ast.With | ast.AsyncWith):
                 self._with(node)
-        for node in inside(function.body):
+        for node in inside(*function.body):
             self._node(node, depth)
 
-    def _node(self, node: cst.CSTNode, depth: int) -> None:
+    def _node(self, node: ast.AST, depth: int) -> None:
         source = self.source
         if isinstance(node, _MORE):
             raise Refused("it does more than compute, or decides by a value", source.line(node))
-        if isinstance(node, cst.FormattedString | cst.BooleanOperation):
+        if isinstance(node, ast.JoinedStr | ast.BoolOp):
             raise Refused("it makes text or a truth of values", source.line(node))
-        if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.AnnAssign):
-            if isinstance(node.target, cst.Subscript | cst.Attribute):
-                raise Refused("it changes something that it was given", source.line(node))
-        if isinstance(node, cst.Call):
+        if any(isinstance(x, ast.Subscript | ast.Attribute) for x in targets(node)):
+            raise Refused("it changes something that it was given", source.line(node))
+        if isinstance(node, ast.Call):
             self._call(node, depth)
-        if isinstance(node, cst.Name) and not self._is_made(node):
+        if isinstance(node, ast.Name) and not self._is_made(node):
             check_global(source, node)
 
-    def _with(self, node: cst.With) -> None:
+    def _with(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
-            call = item.item
-            name = _of_framework(self.source, call.func) if isinstance(call, cst.Call) else None
-            if name != "GradientTape" or item.asname is None:
-                raise Refused("it does more than compute", self.source.line(node))
-            if isinstance(item.asname.name, cst.Name):
-                self.tapes.add(item.asname.name.value)
+            match item:
+                case ast.withitem(ast.Call(func=func), ast.Name(id=name)) if (
+                    _of_framework(self.source, func) == "GradientTape"
+                ):
+                    self.tapes.add(name)
+                case _:
+                    raise Refused("it does more than compute", self.source.line(node))
 
-    def _call(self, call: cst.Call, depth: int) -> None:
-        source, where = self.source, self.source.line(call)
-        name = source.imported(call.func)
+    def _call(self, call: ast.Call, depth: int) -> None:
+        source, func, where = self.source, call.func, self.source.line(call)
+        name, known = source.imported(func), source.defined(func)
         if name is not None:
-            part = _of_framework(source, call.func)
-            fits = part is not None and not part.startswith(_NOT)
-            if not (fits or name in _BUILTINS) or "random" in name or "dropout" in name.lower():
+            part = _of_framework(source, func)
+            fits = (part and not part.startswith(_NOT)) or name in _BUILTINS
+            if not fits or "random" in name or "dropout" in name.lower():
                 raise Refused(f"it calls {name}, which may be no part of a graph", where)
-            return
-        known = source.definition(call.func)
-        if isinstance(known, cst.FunctionDef):
+        elif known is not None:
             self.check(known, depth + 1)
-            return
-        if isinstance(call.func, cst.Attribute):
-            of, method = call.func.value, call.func.attr.value
-            if method in _METHODS and self._is_made(of):
-                return
-            if method in _TAPE and dotted(of) in self.tapes:
-                return
-        if not self._is_made(call.func):
-            raise Refused(f"it calls {source.code(call.func)}, of which nothing is known", where)
+        elif not (self._is_method(func) or self._is_made(func)):
+            raise Refused(f"it calls {source.code(func)}, of which nothing is known", where)
 
-    def _is_made(self, name: cst.BaseExpression) -> bool:
+    def _is_method(self, func: ast.expr) -> bool:
+        if not isinstance(func, ast.Attribute):
+            return False
+        is_known = func.attr in _METHODS and self._is_made(func.value)
+        return is_known or (func.attr in _TAPE and dotted(func.value) in self.tapes)
+
+    def _is_made(self, name: ast.expr) -> bool:
         """Tell whether a name is a model, a layer, a loss or an optimizer that Keras made here."""
-        if not isinstance(name, cst.Name):
-            return False
-        try:
-            made = self.source.value(name)
-        except KeyError:
-            return False
-        of = _of_framework(self.source, made.func) if isinstance(made, cst.Call) else None
-        return of is not None and of.startswith("keras.")
+        made = self.source.value(name)
+        is_call = isinstance(made, ast.Call)
+        return is_call and _of_framework(self.source, made.func).startswith("keras.")  # type: ignore[union-attr]

@@ -7,13 +7,12 @@ known but that the same types give the same types.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._pieces import argument
+from whyidle.monitor.code.program import argument
 
 Atoms = frozenset[str]
 NONE: Final[Atoms] = frozenset()
@@ -61,11 +60,15 @@ class Several:
 
 Value = Like | Several | tuple["Value", ...] | Mapping[str, "Value"]
 Names = dict[str, Value]
-NUMBER: Final[Mapping[type, Like]] = {
-    cst.Integer: Like(dtype=frozenset({"int"})),
-    cst.Float: Like(dtype=frozenset({"float"})),
-}
+INTEGER: Final = Like(dtype=frozenset({"int"}))
+FLOAT: Final = Like(dtype=frozenset({"float"}))
 _REDUCES: Final = {"sum", "mean", "max", "min", "prod", "std", "var"}
+
+
+def number(node: ast.AST | None) -> Like | None:
+    """Return what a number is like; ``None``: it is none."""
+    kind = type(node.value) if isinstance(node, ast.Constant) else None
+    return INTEGER if kind is int else FLOAT if kind is float else None
 
 
 def joined(values: Iterable[Value]) -> Like:
@@ -104,15 +107,15 @@ def item(value: Value, key: str) -> Value:
     return unknown(f"part {key} of ", [value])
 
 
-def reduced(name: str, call: cst.Call, of: Like, axes: int) -> Like | None:
+def reduced(name: str, call: ast.Call, of: Like, axes: int) -> Like | None:
     """Return a sum, or the like, over all of an array, or along an axis that stays."""
     if name not in _REDUCES:
         return None
     dtype = of.floating.dtype if name in {"mean", "std", "var"} else of.dtype | {name}
-    named = {x.keyword.value for x in call.args if x.keyword is not None}
+    named = {x.arg for x in call.keywords}
     keeps = argument(call, "keepdims")
     if keeps is not None and named <= {"axis", "keepdims"}:
-        if isinstance(keeps.value, cst.Name) and keeps.value.value == "True":
+        if isinstance(keeps, ast.Constant) and keeps.value is True:
             before, last = (frozenset(f"{x}'" for x in each) for each in (of.before, of.last))
             return Like(before, last, dtype, is_array=True)
     return None if named or axes else Like(dtype=dtype, is_array=True)

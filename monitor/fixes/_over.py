@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Final
 
-import libcst as cst
-
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import argument
 from whyidle.monitor.fixes._called import given_to
-from whyidle.monitor.fixes._codemod import Refused
-from whyidle.monitor.fixes._pieces import argument
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.fixes._change import Refused
 
 ARRAYS: Final = ("jax.Array", "jax.numpy.ndarray", "numpy.ndarray")
 _MAKES: Final = ("jax.numpy.", "jax.random.", "jax.nn.", "jax.device_put")
@@ -18,39 +17,41 @@ _OF_ARRAYS: Final = {"shape", "ndim", "dtype", "at", "reshape", "astype", "trans
 _DEEPEST: Final = 4
 
 
-def length_of(source: Source, value: cst.BaseExpression) -> tuple[str, int] | None:
+def length_of(source: Source, value: ast.expr) -> tuple[str, int] | None:
     """Return ``x`` and an axis of ``len(x)`` and ``x.shape[axis]``."""
-    if isinstance(value, cst.Call) and source.means(value.func, "len") and len(value.args) == 1:
-        inner = value.args[0].value
-        return (inner.value, 0) if isinstance(inner, cst.Name) else None
-    if isinstance(value, cst.Subscript) and len(value.slice) == 1:
-        index, of = value.slice[0].slice, value.value
-        if isinstance(of, cst.Attribute) and of.attr.value == "shape":
-            if isinstance(of.value, cst.Name) and isinstance(index, cst.Index):
-                if isinstance(index.value, cst.Integer):
-                    return of.value.value, int(index.value.value)
+    match value:
+        case ast.Call(func=func, args=[ast.Name(id=name)]) if source.means(func, "len"):
+            return name, 0
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(id=name), attr="shape"),
+            slice=ast.Constant(value=int(axis)),
+        ):
+            return name, axis
+        case _:
+            return None
+
+
+def counted(source: Source, value: ast.expr) -> ast.expr | None:
+    """Return ``n`` of ``range(n)``."""
+    if isinstance(value, ast.Call) and source.means(value.func, "range") and len(value.args) == 1:
+        return value.args[0]
     return None
 
 
-def counted(source: Source, value: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Return ``n`` of ``range(n)``."""
-    if not isinstance(value, cst.Call) or not source.means(value.func, "range"):
-        return None
-    return value.args[0].value if len(value.args) == 1 else None
-
-
-def zipped(source: Source, value: cst.BaseExpression) -> list[cst.BaseExpression]:
+def zipped(source: Source, value: ast.expr) -> list[ast.expr]:
     """Return what a loop goes over side by side."""
-    if isinstance(value, cst.Call) and source.means(value.func, "zip"):
-        strict = argument(value, "strict")
-        over = [arg.value for arg in value.args if arg is not strict]
-        if len(over) > 1 and (strict is None or not source.means(strict.value, "True")):
+    if isinstance(value, ast.Call) and source.means(value.func, "zip"):
+        if len(value.args) > 1 and not _is_strict(source, value):
             raise Refused("what is zipped may be of several lengths", source.line(value))
-        return over
+        return value.args
     return [value]
 
 
-def check_array(source: Source, value: cst.BaseExpression) -> None:
+def _is_strict(source: Source, call: ast.Call) -> bool:
+    return source.means(argument(call, "strict"), "True")
+
+
+def check_array(source: Source, value: ast.expr) -> None:
     """Refuse what may be a list."""
     if not _is_array(source, value, 0):
         raise Refused(
@@ -59,30 +60,30 @@ def check_array(source: Source, value: cst.BaseExpression) -> None:
         )
 
 
-def _is_array(source: Source, value: cst.BaseExpression, depth: int) -> bool:
+def _is_array(source: Source, value: ast.expr | None, depth: int) -> bool:
+    deeper = depth + 1
     if depth > _DEEPEST:
         return False
-    if isinstance(value, cst.Subscript):
-        slices = [x.slice for x in value.slice]
-        cut = all(isinstance(x, cst.Slice) for x in slices)
-        return len(slices) > 1 or (cut and _is_array(source, value.value, depth + 1))
-    if isinstance(value, cst.Call):
-        made = source.imported(value.func)
-        if made is None and isinstance(value.func, cst.Attribute):
-            of = value.func
-            return of.attr.value in _OF_ARRAYS and _is_array(source, of.value, depth + 1)
-        return made is not None and made.startswith(_MAKES)
-    if isinstance(value, cst.BinaryOperation):
-        # A list times an array is an array as well.
-        return _is_array(source, value.left, depth + 1) or _is_array(source, value.right, depth + 1)
-    return isinstance(value, cst.Name) and _is_named_array(source, value, depth)
+    match value:
+        case ast.Subscript(value=of, slice=index):
+            cut = isinstance(index, ast.Slice) and _is_array(source, of, deeper)
+            return cut or (isinstance(index, ast.Tuple) and len(index.elts) > 1)
+        case ast.Call(func=func):
+            made = source.imported(func)
+            if made is None and isinstance(func, ast.Attribute):
+                return func.attr in _OF_ARRAYS and _is_array(source, func.value, deeper)
+            return made is not None and made.startswith(_MAKES)
+        case ast.BinOp(left=left, right=right):
+            # A list times an array is an array as well.
+            return _is_array(source, left, deeper) or _is_array(source, right, deeper)
+        case ast.Name():
+            return _is_named_array(source, value, depth)
+        case _:
+            return False
 
 
-def _is_named_array(source: Source, name: cst.Name, depth: int) -> bool:
-    try:
-        places = source.assigned(name)
-    except KeyError:
-        return False
+def _is_named_array(source: Source, name: ast.Name, depth: int) -> bool:
+    places = source.assigned(name)
     if source.is_shared(name):
         return False
     if any(_says_array(source, use) for use in source.uses(name)) and len(places) == 1:
@@ -90,21 +91,30 @@ def _is_named_array(source: Source, name: cst.Name, depth: int) -> bool:
     return bool(places) and all(_is_set_to_array(source, x, depth) for x in places)
 
 
-def _says_array(source: Source, use: cst.CSTNode) -> bool:
-    above = source.parent(use)
-    if isinstance(above, cst.Attribute) and above.value is use:
-        return above.attr.value in _OF_ARRAYS
-    if not isinstance(above, cst.Subscript) or above.value is not use or len(above.slice) < 2:
-        return False
-    return any(isinstance(x.slice, cst.Slice) for x in above.slice)
+def _says_array(source: Source, use: ast.Name) -> bool:
+    match source.parent(use):
+        case ast.Attribute(attr=attr):
+            return attr in _OF_ARRAYS
+        case ast.Subscript(value=of, slice=ast.Tuple(elts=parts)):
+            return of is use and any(isinstance(x, ast.Slice) for x in parts)
+        case _:
+            return False
 
 
-def _is_set_to_array(source: Source, place: cst.CSTNode, depth: int) -> bool:
-    if isinstance(place, cst.Param):
-        said = place.annotation
-        if said is not None:
-            return source.means(said.annotation, *ARRAYS)
+def _is_set_to_array(source: Source, place: ast.AST, depth: int) -> bool:
+    if isinstance(place, ast.arg):
+        if place.annotation is not None:
+            return source.means(place.annotation, *ARRAYS)
         given = list(given_to(source, place))
         return bool(given) and all(x is not None and _is_array(source, x, depth + 1) for x in given)
-    value = source.set_to(place)
-    return value is not None and _is_array(source, value, depth + 1)
+    return _is_array(source, source.set_to(place), depth + 1)
+
+
+def is_whole(index: ast.expr) -> bool:
+    """Tell whether an index leaves an axis as it is: ``[:]``."""
+    return isinstance(index, ast.Slice) and index.lower is index.upper is index.step is None
+
+
+def indices(node: ast.Subscript) -> list[ast.expr]:
+    """Return what stands between the brackets."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -5,34 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Codemod, NotHere, Patch, Refusal, Refused, Wanted
-from whyidle.monitor.fixes._source import Source
-from whyidle.monitor.fixes._writing import rewritten
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.fixes._change import NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal, Wanted
 
 TOO_DEEP = "the file is nested too deep to be read"
 
 
 @lru_cache(maxsize=16)
-def _read(file: str, text: str) -> Source:
+def _read(text: str) -> Source:
     """Return a file as a tree; several codemods look at the same one, and change nothing of it."""
-    return Source(file, text)
+    return Source(text)
 
 
 def patched(codemod: Codemod, file: str, text: str, wanted: Wanted) -> Patch | Refusal | None:
     """Return the patch of one file; ``None`` where it has nothing of the kind."""
     try:
-        source = _read(file, text)
-        change = codemod.change(source, wanted)
-        after = rewritten(source, change.edits, change.imports)
+        _read(text)
+    except (SyntaxError, ValueError) as error:
+        return Refusal(codemod.id, f"the file is no Python that can be read: {error}", file)
+    except RecursionError:
+        return Refusal(codemod.id, TOO_DEEP, file)
+    try:
+        change = codemod.change(_read(text), wanted)
+        after = change.text()
         compile(after, file, "exec", dont_inherit=True)
     except NotHere:
         return None
     except Refused as refused:
         return Refusal(codemod.id, refused.why, file, refused.line)
-    except cst.ParserSyntaxError as error:
-        return Refusal(codemod.id, f"the file is no Python that can be read: {error.message}", file)
     except RecursionError:
         return Refusal(codemod.id, TOO_DEEP, file)
     except Exception as error:  # noqa: BLE001  a defect of ours is no patch

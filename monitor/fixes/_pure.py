@@ -2,95 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Refused
-from whyidle.monitor.fixes._pieces import dotted, inside
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import inside, is_plain, targets
+from whyidle.monitor.code.source import Function, dotted
+from whyidle.monitor.fixes._change import Refused
 
 # Modules whose functions may be traced.
 _TRACED: Final = ("jax.", "optax.", "chex.", "flax.linen.", "einops.")
 _NOT: Final = (
-    "jax.debug.",
-    "jax.device_get",
-    "jax.block_until_ready",
-    "jax.experimental.io_callback",
-    "jax.pure_callback",
-    "jax.profiler.",
-    "jax.config",
-    "jax.devices",
-    "jax.random.key_data",
-    "jax.clear_caches",
-    "jax.live_arrays",
-    "jax.effects_barrier",
-)
+    "jax.debug.", "jax.device_get", "jax.block_until_ready", "jax.experimental.io_callback",
+    "jax.pure_callback", "jax.profiler.", "jax.config", "jax.devices", "jax.random.key_data",
+    "jax.clear_caches", "jax.live_arrays", "jax.effects_barrier",
+)  # fmt: skip
 _BUILTINS: Final = {
-    "len",
-    "range",
-    "zip",
-    "enumerate",
-    "sum",
-    "tuple",
-    "list",
-    "dict",
-    "reversed",
-    "abs",
-    "isinstance",
-    "map",
-    "min",
-    "max",
-    "super",
-    "sorted",
-    "functools.partial",
-    "itertools.pairwise",
-    "slice",
-    "filter",
-    "all",
-    "any",
-}
+    "len", "range", "zip", "enumerate", "sum", "tuple", "list", "dict", "reversed", "abs",
+    "isinstance", "map", "min", "max", "super", "sorted", "functools.partial", "itertools.pairwise",
+    "slice", "filter", "all", "any",
+}  # fmt: skip
 # Methods of arrays, and of containers that a pass makes for itself.
 _METHODS: Final = {
-    "mean",
-    "sum",
-    "max",
-    "min",
-    "std",
-    "var",
-    "reshape",
-    "transpose",
-    "astype",
-    "dot",
-    "ravel",
-    "flatten",
-    "squeeze",
-    "swapaxes",
-    "argmax",
-    "argmin",
-    "prod",
-    "cumsum",
-    "clip",
-    "round",
-    "set",
-    "add",
-    "multiply",
-    "get",
-    "take",
-    "repeat",
-    "all",
-    "any",
-    "conj",
-    "items",
-    "keys",
-    "values",
-    "view",
-    "T",
-    "append",
-    "copy",
-}
+    "mean", "sum", "max", "min", "std", "var", "reshape", "transpose", "astype", "dot", "ravel",
+    "flatten", "squeeze", "swapaxes", "argmax", "argmin", "prod", "cumsum", "clip", "round", "set",
+    "add", "multiply", "get", "take", "repeat", "all", "any", "conj", "items", "keys", "values",
+    "view", "T", "append", "copy",
+}  # fmt: skip
+_CHANGES: Final = {"append", "update", "extend", "pop", "add", "clear", "setdefault", "insert",
+                   "fill"}  # fmt: skip
 _ABOUT: Final = {"shape", "ndim", "dtype", "size"}
+_MORE: Final = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Try,
+                ast.With, ast.AsyncWith, ast.Import, ast.ImportFrom, ast.ClassDef, ast.While,
+                ast.Assert, ast.Raise)  # fmt: skip
 _DEEPEST: Final = 6
 
 
@@ -99,194 +43,157 @@ class Purity:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.seen: set[cst.FunctionDef] = set()
+        self.seen: set[Function] = set()
 
-    def check(self, function: cst.FunctionDef, depth: int = 0) -> None:
+    def check(self, function: Function, depth: int = 0) -> None:
         """Refuse a function that does, or may do, anything but compute."""
         if function in self.seen:
             return
         self.seen.add(function)
-        if depth > _DEEPEST or function.asynchronous:
+        if depth > _DEEPEST or isinstance(function, ast.AsyncFunctionDef):
             raise Refused("it calls too many others", self.source.line(function))
-        for mark in function.decorators:
+        for mark in function.decorator_list:
             if "jit" not in self.source.code(mark):
                 raise Refused("a function has a decorator", self.source.line(mark))
         self.check_code(function.body, _own(function), depth)
 
-    def check_code(self, code: cst.CSTNode, own: set[str], depth: int = 0) -> None:
+    def check_code(self, code: list[ast.stmt], own: set[str], depth: int = 0) -> None:
         """Refuse code that does, or may do, anything but compute, and fill its own containers."""
-        for node in inside(code):
+        for node in inside(*code):
             self._node(node, own, depth)
 
-    def _node(self, node: cst.CSTNode, own: set[str], depth: int) -> None:
-        source = self.source
-        if isinstance(node, cst.Global | cst.Nonlocal | cst.Yield | cst.Await | cst.Del | cst.Try
-                      | cst.With | cst.Import | cst.ImportFrom | cst.ClassDef | cst.While
-                      | cst.Assert | cst.Raise):  # fmt: skip
-            raise Refused("it does more than compute", source.line(node))
-        if isinstance(node, cst.FormattedString):
-            raise Refused("it makes text of values", source.line(node))
-        if isinstance(node, cst.If | cst.IfExp):
-            self._static(node.test)
-        if isinstance(node, cst.BooleanOperation) or (
-            isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not)
-        ):
-            self._static(node)
-        if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.AnnAssign):
-            self._target(node.target, own)
-        if isinstance(node, cst.Call):
-            self._call(node, own, depth)
-        if isinstance(node, cst.Name):
-            check_global(self.source, node)
+    def _node(self, node: ast.AST, own: set[str], depth: int) -> None:
+        if isinstance(node, _MORE):
+            raise Refused("it does more than compute", self.source.line(node))
+        match node:
+            case ast.JoinedStr():
+                raise Refused("it makes text of values", self.source.line(node))
+            case ast.If(test=test) | ast.IfExp(test=test):
+                self._static(test)
+            case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+                self._static(node)
+            case ast.Call():
+                self._call(node, own, depth)
+            case ast.Name():
+                check_global(self.source, node)
+            case _:
+                for each in targets(node):
+                    if isinstance(each, ast.Attribute) or (
+                        isinstance(each, ast.Subscript) and dotted(each.value) not in own
+                    ):
+                        why = "it changes something that it was given"
+                        raise Refused(why, self.source.line(each))
 
-    def _target(self, target: cst.BaseExpression, own: set[str]) -> None:
-        if isinstance(target, cst.Subscript | cst.Attribute):
-            base = dotted(target.value)
-            if isinstance(target, cst.Attribute) or base not in own:
-                raise Refused("it changes something that it was given", self.source.line(target))
-
-    def _static(self, test: cst.BaseExpression) -> None:
+    def _static(self, test: ast.expr) -> None:
         """Refuse a condition that may be about a value of the device."""
-        source = self.source
-        if isinstance(test, cst.BooleanOperation):
-            self._static(test.left)
-            self._static(test.right)
-            return
-        if isinstance(test, cst.UnaryOperation):
-            self._static(test.expression)
-            return
-        if isinstance(test, cst.Comparison):
-            for each in test.comparisons:
-                if isinstance(each.operator, cst.Is | cst.IsNot):
-                    return
-            sides = [test.left, *(each.comparator for each in test.comparisons)]
-            if all(self._is_static(side) for side in sides):
+        match test:
+            case ast.BoolOp(values=several):
+                for each in several:
+                    self._static(each)
                 return
-        elif (
-            isinstance(test, cst.Call) and source.means(test.func, "isinstance")
-        ) or self._is_static(test):
-            return
-        raise Refused("a condition may depend on a value of the device", source.line(test))
+            case ast.UnaryOp(operand=inner):
+                self._static(inner)
+                return
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                is_static = any(isinstance(x, ast.Is | ast.IsNot) for x in ops) or all(
+                    map(self._is_static, (left, *others))
+                )
+            case ast.Call(func=func) if self.source.means(func, "isinstance"):
+                return
+            case _:
+                is_static = self._is_static(test)
+        if not is_static:
+            why = "a condition may depend on a value of the device"
+            raise Refused(why, self.source.line(test))
 
-    def _is_static(self, value: cst.BaseExpression) -> bool:
-        if isinstance(value, cst.Integer | cst.Float | cst.SimpleString):
-            return True
-        if isinstance(value, cst.Name):
-            known = self.source.value(value)
-            return known is not None and known is not value and self._is_static(known)
-        if isinstance(value, cst.Attribute):
-            return value.attr.value in _ABOUT
-        if isinstance(value, cst.Subscript):
-            return self._is_static(value.value)
-        if isinstance(value, cst.Call):
-            return self.source.means(value.func, "len")
-        return isinstance(value, cst.BinaryOperation) and all(
-            map(self._is_static, (value.left, value.right))
-        )
+    def _is_static(self, value: ast.expr) -> bool:
+        match value:
+            case ast.Name():
+                known = self.source.value(value)
+                return known is not None and known is not value and self._is_static(known)
+            case ast.Attribute(attr=attr):
+                return attr in _ABOUT
+            case ast.Subscript(value=inner):
+                return self._is_static(inner)
+            case ast.Call(func=func):
+                return self.source.means(func, "len")
+            case ast.BinOp(left=left, right=right):
+                return self._is_static(left) and self._is_static(right)
+            case _:
+                return is_plain(value, int, float, str)
 
-    def _call(self, call: cst.Call, own: set[str], depth: int) -> None:
-        source, where = self.source, self.source.line(call)
-        name = source.imported(call.func)
+    def _call(self, call: ast.Call, own: set[str], depth: int) -> None:
+        source, func, where = self.source, call.func, self.source.line(call)
+        name, known = source.imported(func), source.defined(func)
         if name is not None:
             if name.startswith(_NOT) or not (name.startswith(_TRACED) or name in _BUILTINS):
                 raise Refused(f"it calls {name}, which may not be compiled", where)
             return
-        known = source.definition(call.func)
-        if isinstance(known, cst.FunctionDef):
+        if known is not None:
             self.check(known, depth + 1)
             return
-        if isinstance(call.func, cst.Lambda):
-            return
-        if isinstance(call.func, cst.Call):
-            # jax.grad(f)(x): the inner call is looked at by itself.
-            inner = source.imported(call.func.func)
-            if inner is not None and inner.startswith("jax."):
-                self._passed(call.func, depth)
+        match func:
+            case ast.Lambda():
                 return
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _METHODS:
-            of = dotted(call.func.value)
-            if call.func.attr.value == "append" and of not in own:
-                raise Refused("it changes something that it was given", where)
-            return
-        if isinstance(call.func, cst.Name) and self._is_made(call.func):
-            return
-        raise Refused(f"it calls {source.code(call.func)}, of which nothing is known", where)
+            case ast.Call() if self._is_of_jax(func):
+                # jax.grad(f)(x): the inner call is looked at by itself.
+                self._passed(func, depth)
+                return
+            case ast.Attribute(value=of, attr=attr) if attr in _METHODS:
+                if attr == "append" and dotted(of) not in own:
+                    raise Refused("it changes something that it was given", where)
+                return
+            case ast.Name() if self._is_made(func):
+                return
+            case _:
+                raise Refused(f"it calls {source.code(func)}, of which nothing is known", where)
 
-    def _is_made(self, name: cst.Name) -> bool:
+    def _is_made(self, name: ast.Name) -> bool:
         """Tell whether a name is a function that JAX made of another: ``f = jax.grad(g)``."""
         made = self.source.value(name)
-        if isinstance(made, cst.Call):
-            of = self.source.imported(made.func)
-            if of is not None and of.startswith("jax."):
-                self._passed(made, 0)
-                return True
-        return isinstance(made, cst.Lambda)
+        if isinstance(made, ast.Call) and self._is_of_jax(made):
+            self._passed(made, 0)
+            return True
+        return isinstance(made, ast.Lambda)
 
-    def _passed(self, call: cst.Call, depth: int) -> None:
+    def _is_of_jax(self, call: ast.Call) -> bool:
+        return (self.source.imported(call.func) or "").startswith("jax.")
+
+    def _passed(self, call: ast.Call, depth: int) -> None:
         """Look into the functions that a transformation is given."""
-        for arg in call.args:
-            known = self.source.definition(arg.value)
-            if isinstance(known, cst.FunctionDef):
+        for each in (*call.args, *(x.value for x in call.keywords)):
+            known = self.source.defined(each)
+            if known is not None:
                 self.check(known, depth + 1)
-            elif isinstance(arg.value, cst.Name) and arg.keyword is None:
-                if self.source.imported(arg.value) is None and not self._is_made(arg.value):
-                    raise Refused(f"nothing is known of {arg.value.value}", self.source.line(arg))
+            elif isinstance(each, ast.Name) and each in call.args:
+                if self.source.imported(each) is None and not self._is_made(each):
+                    raise Refused(f"nothing is known of {each.id}", self.source.line(each))
 
 
-def check_global(source: Source, name: cst.Name) -> None:
+def check_global(source: Source, name: ast.Name) -> None:
     """Refuse a name of the module that changes: its value would be frozen at the first call."""
-    above = source.parent(name)
-    if isinstance(above, cst.Attribute) and above.attr is name:
+    if not source.is_of_module(name):
         return
-    if isinstance(above, cst.Arg) and above.keyword is name:
-        return
-    scope = source.scope(name)
-    try:
-        found = list(scope[name.value])
-    except KeyError:
-        return
-    outer = source.scope(source.module)
-    if not any(x.scope is outer for x in found):
-        return
-    places = source.assigned(name)
-    if len(places) > 1 or source.is_shared(name):
-        raise Refused(f"{name.value} of the module changes", source.line(name))
+    why = f"{name.id} of the module changes"
+    if len(source.assigned(name)) > 1 or source.is_shared(name):
+        raise Refused(why, source.line(name))
     for use in source.uses(name):
         parent = source.parent(use)
-        if isinstance(parent, cst.Subscript) and parent.value is use:
-            target = source.parent(parent)
-            if isinstance(target, cst.AssignTarget | cst.AugAssign):
-                raise Refused(f"{name.value} of the module changes", source.line(use))
-        if isinstance(parent, cst.Attribute) and isinstance(
-            source.parent(parent), cst.AssignTarget
-        ):
-            raise Refused(f"{name.value} of the module changes", source.line(use))
-        if isinstance(parent, cst.Attribute) and parent.attr.value in {
-            "append", "update", "extend", "pop", "add", "clear", "setdefault", "insert", "fill",
-        }:  # fmt: skip
-            raise Refused(f"{name.value} of the module changes", source.line(use))
+        is_changed = isinstance(parent, ast.Attribute) and parent.attr in _CHANGES
+        is_written = isinstance(parent, ast.Subscript | ast.Attribute) and isinstance(
+            parent.ctx, ast.Store
+        )
+        if is_changed or (is_written and use is parent.value):  # type: ignore[union-attr]
+            raise Refused(why, source.line(use))
 
 
-def _own(function: cst.FunctionDef) -> set[str]:
+def _own(function: Function) -> set[str]:
     """Return the names of containers that a function makes for itself."""
-    found = set()
-    for node in inside(function.body):
-        if isinstance(node, cst.Assign) and isinstance(
-            node.value, cst.List | cst.Dict | cst.ListComp | cst.DictComp
-        ):
-            found |= {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
-        if isinstance(node, cst.AnnAssign) and isinstance(node.value, cst.List | cst.Dict):
-            if isinstance(node.target, cst.Name):
-                found.add(node.target.value)
-    return found
-
-
-def params_of(function: cst.FunctionDef) -> Iterator[cst.Param]:
-    """Yield the plain parameters; refuse others."""
-    given = function.params
-    if not isinstance(given.star_arg, cst.MaybeSentinel) or given.star_kwarg is not None:
-        raise Refused("the function takes * or **")
-    if given.kwonly_params:
-        raise Refused("the function takes arguments by name only")
-    yield from given.posonly_params
-    yield from given.params
+    return {
+        target.id
+        for node in inside(*function.body)
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and isinstance(node.value, ast.List | ast.Dict | ast.ListComp | ast.DictComp)
+        for target in targets(node)
+        if isinstance(target, ast.Name)
+    }

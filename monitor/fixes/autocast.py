@@ -7,23 +7,24 @@ computes in float32, and that nothing else sees what is of half precision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import ast
+from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._called import given_to
-from whyidle.monitor.fixes._codemod import (
-    Change,
-    Codemod,
-    NotHere,
-    Refused,
-    Wanted,
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import (
+    inside,
+    is_call_of_method,
+    is_of_self,
+    name_of,
+    names_set,
+    plain_text,
+    sets,
+    targets,
 )
-from whyidle.monitor.fixes._loops import sets
+from whyidle.monitor.fixes._called import given_to
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted
 from whyidle.monitor.fixes._modules import Modules, set_on_self
-from whyidle.monitor.fixes._pieces import dotted, inside
-from whyidle.monitor.fixes._source import Source
 
 # What says, or depends on, in which type something is.
 _SAYS: Final = {
@@ -39,7 +40,7 @@ _SAFE: Final = tuple(f"torch.nn.functional.{x}" for x in _LOSSES)
 _SAFE_MODULES: Final = tuple(f"torch.nn.{x}" for x in _LOSSES.values())
 _NOT_IN_HALF: Final = ("torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss")
 _DEEPEST: Final = 4
-_DEVICES: Final = {"cuda", "cpu", "mps", "xpu"}
+_DEVICES: Final[set[str | None]] = {"cuda", "cpu", "mps", "xpu"}
 
 
 def change(source: Source, _wanted: Wanted) -> Change:
@@ -53,17 +54,9 @@ def change(source: Source, _wanted: Wanted) -> Change:
     modules = Modules(source)
     region = _region(source, modules, call, loss)
     _check(source, modules, region, loss)
+    found = Change(source)
     device = _device(source, region[0])
-    head = cst.parse_expression(f"{torch}.autocast({device}, dtype={torch}.bfloat16)")
-    found = Change()
-
-    def edit(old: Any) -> Any:
-        body = cst.IndentedBlock([old.with_changes(leading_lines=()), *region[1:]])
-        return cst.With([cst.WithItem(head)], body, leading_lines=old.leading_lines)
-
-    found.edits[region[0]] = edit
-    for each in region[1:]:
-        found.edits[each] = lambda _: cst.RemoveFromParent()
+    found.wrap(region, f"with {torch}.autocast({device}, dtype={torch}.bfloat16)")
     found.notes.append(
         "Products have 8 bits of a fraction, not 24: losses agree to about a hundredth."
     )
@@ -71,159 +64,126 @@ def change(source: Source, _wanted: Wanted) -> Change:
     return found
 
 
-def _backward(source: Source) -> tuple[cst.Call, cst.Name]:
+def _backward(source: Source) -> tuple[ast.Call, str]:
     """Return the one backward pass of the file, and its loss."""
-    calls = [x for x in source.calls if isinstance(x.func, cst.Attribute)
-             and x.func.attr.value == "backward"]  # fmt: skip
+    calls = [x for x in source.calls if is_call_of_method(x, "backward")]
     if not calls:
         raise NotHere
     if len(calls) > 1:
         raise Refused("there is more than one backward pass", source.line(calls[1]))
-    call = calls[0]
-    loss = call.func.value if isinstance(call.func, cst.Attribute) else None
-    if not isinstance(loss, cst.Name) or call.args:
-        raise Refused("what the backward pass begins with is no name", source.line(call))
-    return call, loss
+    match calls[0]:
+        case ast.Call(func=ast.Attribute(ast.Name(id=name)), args=[], keywords=[]):
+            return calls[0], name
+        case call:
+            raise Refused("what the backward pass begins with is no name", source.line(call))
 
 
-def _region(
-    source: Source, modules: Modules, call: cst.Call, loss: cst.Name
-) -> list[cst.SimpleStatementLine]:
+def _region(source: Source, modules: Modules, call: ast.Call, loss: str) -> list[ast.stmt]:
     """Return the statements from the first call of a model to the loss."""
     backward, where = source.statement(call), source.line(call)
-    block = source.siblings(backward)
-    before = block[: block.index(backward)]
-    ends = [x for x in before if loss.value in {y.value for y in sets(x)}]
-    if len(ends) != 1 or not isinstance(ends[0], cst.SimpleStatementLine):
-        raise Refused(
-            f"{loss.value} is not computed by one statement beside its backward pass", where
-        )
+    block = source.block(backward)
+    before = block[: block.index(backward)] if block else []
+    ends = [x for x in before if loss in names_set(x)]
+    if len(ends) != 1 or hasattr(ends[0], "body"):
+        raise Refused(f"{loss} is not computed by one statement beside its backward pass", where)
     before = before[: before.index(ends[0]) + 1]
     first = next((x for x in before if _calls_model(modules, x)), None)
     if first is None:
         raise Refused("which call is the model's is not certain", source.line(ends[0]))
-    region = []
-    for each in before[before.index(first) :]:
-        if not isinstance(each, cst.SimpleStatementLine):
+    region = before[before.index(first) :]
+    for each in region:
+        if hasattr(each, "body"):
             raise Refused("more than the model's call comes before the loss", source.line(each))
-        region.append(each)
     return region
 
 
-def _calls_model(modules: Modules, code: cst.CSTNode) -> bool:
-    return any(isinstance(x, cst.Call) and modules.is_model(x.func) for x in inside(code))
+def _calls_model(modules: Modules, code: ast.AST) -> bool:
+    return any(isinstance(x, ast.Call) and modules.is_model(x.func) for x in inside(code))
 
 
 # What is in it -----------------------------------------------------------------------------------
-def _check(
-    source: Source, modules: Modules, region: Sequence[cst.SimpleStatementLine], loss: cst.Name
-) -> None:
-    mine = {x for each in region for x in inside(each)}
+def _check(source: Source, modules: Modules, region: list[ast.stmt], loss: str) -> None:
+    mine = set(inside(*region))
     for statement in region:
         where = source.line(statement)
-        small = statement.body[0]
-        if len(statement.body) > 1 or not isinstance(small, cst.Assign | cst.AnnAssign):
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
             raise Refused("between model and loss is more than what they need", where)
-        if not all(isinstance(x, cst.Name | cst.Tuple) for x in _ends(small)):
+        if not all(isinstance(x, ast.Name | ast.Tuple) for x in targets(statement)):
             raise Refused("it writes into what may be of another type", where)
-        value = small.value
-        if statement is region[-1] and value is not None:
-            _check_loss(source, modules, value)
-        elif value is not None:
-            _check_value(source, modules, value)
-    for name in (x for each in region for x in sets(each) if x.value != loss.value):
+        if statement is region[-1] and statement.value is not None:
+            _check_loss(source, modules, statement.value)
+        elif statement.value is not None:
+            _check_value(source, modules, statement.value)
+    for name in (x for x in sets(*region) if name_of(x) != loss):
         for use in source.uses(name):
             if use not in mine and not _is_ranked(source, use):
-                why = f"{name.value} is used outside, too, and would be of half precision"
+                why = f"{name_of(name)} is used outside, too, and would be of half precision"
                 raise Refused(why, source.line(use))
 
 
-def _ends(small: cst.Assign | cst.AnnAssign) -> list[cst.BaseExpression]:
-    return [x.target for x in small.targets] if isinstance(small, cst.Assign) else [small.target]
-
-
-def _check_value(source: Source, modules: Modules, value: cst.BaseExpression) -> None:
+def _check_value(source: Source, modules: Modules, value: ast.expr) -> None:
     """Refuse what is computed with anything but models, and what autocast knows."""
-    calls = [x for x in inside(value) if isinstance(x, cst.Call)]
-    for call in calls:
+    for call in (x for x in inside(value) if isinstance(x, ast.Call)):
         if modules.is_model(call.func):
             modules.check(call.func)
-            if any(x.keyword is not None for x in call.args):
+            if call.keywords:
                 raise Refused("the model is called with arguments by name", source.line(call))
         elif not _moves(call):
             modules.check_call(call)
 
 
-def _moves(call: cst.Call) -> bool:
+def _moves(call: ast.Call) -> bool:
     """Tell whether a tensor is only copied: ``x.to(device)``."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in {"to", "cuda"}:
-        return False
-    return not any(x.keyword is not None and x.keyword.value == "dtype" for x in call.args)
+    says_type = any(x.arg == "dtype" for x in call.keywords)
+    return is_call_of_method(call, "to", "cuda") and not says_type
 
 
-def _check_loss(source: Source, modules: Modules, value: cst.BaseExpression) -> None:
+def _check_loss(source: Source, modules: Modules, value: ast.expr) -> None:
     """Refuse a loss that autocast might compute in half precision."""
-    if isinstance(value, cst.BinaryOperation):
+    if isinstance(value, ast.BinOp):
         for side in (value.left, value.right):
-            if any(isinstance(x, cst.Call) for x in inside(side)):
+            if any(isinstance(x, ast.Call) for x in inside(side)):
                 _check_loss(source, modules, side)
         return
     where = source.line(value)
-    if not isinstance(value, cst.Call):
+    if not isinstance(value, ast.Call):
         raise Refused(f"{source.code(value)} is no loss that autocast computes in float32", where)
     made = _made(source, value.func)
-    if source.means(value.func, *_NOT_IN_HALF) or (made and source.means(made, *_NOT_IN_HALF)):
+    if source.means(value.func, *_NOT_IN_HALF) or source.means(made, *_NOT_IN_HALF):
         why = "BCELoss cannot be computed in half precision: BCEWithLogitsLoss can"
         raise Refused(why, where)
-    if not source.means(value.func, *_SAFE) and not (made and source.means(made, *_SAFE_MODULES)):
+    if not source.means(value.func, *_SAFE) and not source.means(made, *_SAFE_MODULES):
         why = f"whether {source.code(value.func)} needs float32 is not certain"
         raise Refused(why, where)
-    for arg in value.args:
-        _check_value(source, modules, arg.value)
+    for each in (*value.args, *(x.value for x in value.keywords)):
+        _check_value(source, modules, each)
 
 
-def _made(source: Source, func: cst.BaseExpression) -> cst.BaseExpression | None:
+def _made(source: Source, func: ast.expr) -> ast.expr | None:
     """Return the class of a loss that is an object: ``nn.CrossEntropyLoss()``."""
-    if isinstance(func, cst.Attribute) and dotted(func.value) == "self":
+    made = source.value(func)
+    if isinstance(func, ast.Attribute) and is_of_self(func):
         found = set_on_self(source, func)
         made = found[0] if len(found) == 1 else None
-    else:
-        try:
-            made = source.value(func)
-        except KeyError:
-            made = None
-    return made.func if isinstance(made, cst.Call) else None
+    return made.func if isinstance(made, ast.Call) else None
 
 
-def _is_ranked(source: Source, use: cst.CSTNode) -> bool:
+def _is_ranked(source: Source, use: ast.AST) -> bool:
     """Tell whether of a value only the place of the largest is asked: ``scores.argmax(1)``."""
     above = source.parent(use)
-    call = source.parent(above) if isinstance(above, cst.Attribute) else None
-    return (
-        isinstance(above, cst.Attribute)
-        and above.attr.value == "argmax"
-        and (isinstance(call, cst.Call) and call.func is above)
-    )
+    call = None if above is None else source.parent(above)
+    return call is not None and is_call_of_method(call, "argmax") and call.func is above  # type: ignore[attr-defined]
 
 
 # Where it runs -----------------------------------------------------------------------------------
-def _device(source: Source, at: cst.CSTNode) -> str:
+def _device(source: Source, at: ast.AST) -> str:
     """Return the text that says the kind of device."""
     here, elsewhere = set(), set()
     for call in source.calls:
-        if not isinstance(call.func, cst.Attribute):
-            continue
-        is_here = source.function(call) is source.function(at)
-        kind: str | None = None
-        value: cst.BaseExpression = call.func
-        if call.func.attr.value == "cuda" and not call.args:
-            kind = '"cuda"'
-        if call.func.attr.value == "to" and call.args and call.args[0].keyword is None:
-            value = call.args[0].value
-            kind = _kind(source, value, 0)
-        if kind is not None and is_here:
+        kind, value = _kind_of(source, call)
+        if kind is not None and source.function(call) is source.function(at):
             here.add(kind.format(source.code(value)))
-        elif kind is not None and ("{}" not in kind or _is_of_all(source, value)):
+        elif kind is not None and ("{}" not in kind or source.is_of_module(value)):
             # A name of another function says nothing here.
             elsewhere.add(kind.format(source.code(value)))
     found = here or elsewhere
@@ -232,40 +192,43 @@ def _device(source: Source, at: cst.CSTNode) -> str:
     return found.pop()
 
 
-def _is_of_all(source: Source, value: cst.BaseExpression) -> bool:
-    """Tell whether a name is one of the module's."""
-    if not isinstance(value, cst.Name):
-        return False
-    module = source.scope(source.module)
-    return any(x.scope is module for x in source.scope(value)[value.value])
+def _kind_of(source: Source, call: ast.Call) -> tuple[str | None, ast.expr]:
+    """Return the kind of device that a call copies to, and what says it."""
+    match call:
+        case ast.Call(func=ast.Attribute(attr="cuda"), args=[], keywords=[]):
+            return '"cuda"', call
+        case ast.Call(func=ast.Attribute(attr="to"), args=[value, *_]):
+            return _kind(source, value, 0), value
+        case _:
+            return None, call
 
 
-def _kind(source: Source, value: cst.BaseExpression, depth: int) -> str | None:
+def _kind(source: Source, value: ast.expr, depth: int) -> str | None:
     """Return a kind of device, or how it is had of this value: ``{}.type``."""
     known = source.constant(value)
-    if isinstance(known, cst.SimpleString):
-        kind = str(known.evaluated_value).partition(":")[0]
+    text = plain_text(known)
+    if text is not None:
+        kind = text.partition(":")[0]
         return f'"{kind}"' if kind in _DEVICES else None
-    if isinstance(known, cst.Call) and source.means(known.func, "torch.device"):
-        return "{}.type"
-    if isinstance(known, cst.IfExp) and all(
-        isinstance(x, cst.SimpleString) and x.evaluated_value in _DEVICES
-        for x in (known.body, known.orelse)
-    ):
-        return "{}"
-    kinds = {_kind(source, x, depth + 1) for x in _values(source, value) if depth < _DEEPEST}
-    return kinds.pop() if len(kinds) == 1 else None
+    match known:
+        case ast.Call(func=func) if source.means(func, "torch.device"):
+            return "{}.type"
+        case ast.IfExp(body=one, orelse=other) if {plain_text(one), plain_text(other)} <= _DEVICES:
+            return "{}"
+        case _:
+            some = _values(source, value) if depth < _DEEPEST else []
+            kinds = {_kind(source, x, depth + 1) for x in some}
+            return kinds.pop() if len(kinds) == 1 else None
 
 
-def _values(source: Source, value: cst.BaseExpression) -> list[cst.BaseExpression]:
+def _values(source: Source, value: ast.expr) -> list[ast.expr]:
     """Return all that a parameter is given, or an attribute of ``self`` is set to."""
-    if isinstance(value, cst.Attribute) and dotted(value.value) == "self":
+    if isinstance(value, ast.Attribute) and is_of_self(value):
         return set_on_self(source, value)
-    places = source.assigned(value) if isinstance(value, cst.Name) else []
-    if len(places) == 1 and isinstance(places[0], cst.Param):
-        given = list(given_to(source, places[0]))
-        return [x for x in given if x is not None] if None not in given else []
-    return []
+    places = source.assigned(value) if isinstance(value, ast.Name) else []
+    one = places[0] if len(places) == 1 else None
+    given = [*given_to(source, one)] if isinstance(one, ast.arg) else []
+    return [x for x in given if x is not None] if None not in given else []
 
 
 codemod = Codemod(

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
 
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._loops import training_loop
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 
 def change(source: Source, _wanted: Wanted) -> Change:
     """Take the calls out of training loops."""
-    found = Change()
+    found = Change(source)
     for call in source.calls_of("torch.cuda.empty_cache", "torch.cuda.memory.empty_cache"):
-        statement = source.statement(call)
-        if training_loop(source, statement) is None:
+        if source.training_loop(source.statement(call)) is None:
             continue
-        alone = (
-            isinstance(statement, cst.SimpleStatementLine)
-            and len(statement.body) == 1
-            and isinstance(statement.body[0], cst.Expr)
-            and statement.body[0].value is call
-        )
-        if not alone:
+        statement = source.parent(call)
+        if not isinstance(statement, ast.Expr):
             raise Refused("empty_cache() stands inside another statement", source.line(call))
-        if len(source.siblings(statement)) > 1:
-            found.edits[statement] = lambda _: cst.RemoveFromParent()
-        else:
-            found.replace(statement, cst.parse_statement("pass"))
+        found.remove(statement)
     if not found.edits:
         raise NotHere
     found.notes.append(

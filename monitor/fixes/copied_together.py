@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
+import ast
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import arguments, has_stars
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 
 def change(source: Source, wanted: Wanted) -> Change:
     """Write ``[jax.device_put(x) for x in xs]`` as ``jax.device_put([x for x in xs])``."""
-    found = Change()
+    found = Change(source)
     for node in source.everything:
-        if not isinstance(node, cst.ListComp) or not isinstance(node.elt, cst.Call):
-            continue
-        if wanted.lines and not any(source.covers(node, line) for line in wanted.lines):
+        if not isinstance(node, ast.ListComp) or not isinstance(node.elt, ast.Call):
             continue
         call = node.elt
-        if not source.means(call.func, "jax.device_put"):
+        if not wanted.fits(source, node) or not source.means(call.func, "jax.device_put"):
             continue
-        if len(call.args) != 1 or call.args[0].star:
+        if len(arguments(call)) != 1 or has_stars(call):
             raise Refused("where each goes is said one by one", source.line(call))
-        inner = call.args[0].value
-        func = call.func
-        found.edits[call] = partial(_instead, inner)
-        found.edits[node] = partial(_called, func)
+        found.replace(call, source.code(arguments(call)[0]))
+        found.surround(node, f"{source.code(call.func)}(", ")")
     if not found.edits:
         raise NotHere
     return found
-
-
-def _instead(inner: cst.BaseExpression, _old: cst.Call) -> cst.BaseExpression:
-    return inner
-
-
-def _called(func: cst.BaseExpression, old: cst.BaseExpression) -> cst.Call:
-    return cst.Call(func, [cst.Arg(old)])
 
 
 codemod = Codemod(

@@ -6,15 +6,21 @@ is computed in float32. In between, JAX takes the wider of two types.
 
 from __future__ import annotations
 
-from functools import partial
+import ast
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import OF_BFLOAT16, Change, Codemod, NotHere, Refused, Wanted
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import (
+    has_stars,
+    inside,
+    is_of_self,
+    names_set,
+    targets,
+)
+from whyidle.monitor.code.source import Function, dotted, variables
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import OF_BFLOAT16, Codemod, Wanted
 from whyidle.monitor.fixes._modules import methods_of, set_on_self
-from whyidle.monitor.fixes._pieces import dotted, inside, with_argument
-from whyidle.monitor.fixes._source import Source
 
 _BASES: Final = ("flax.linen.Module", "flax.nnx.Module")
 # With how many arguments by place the type is not yet among them.
@@ -36,86 +42,80 @@ _LAYS_OUT: Final = {"squeeze", "reshape", "ravel", "flatten"}
 
 def change(source: Source, _wanted: Wanted) -> Change:
     """Say the type of every layer but the last."""
-    kinds = [x for x in source.everything if isinstance(x, cst.ClassDef) and len(x.bases) == 1
-             and source.means(x.bases[0].value, *_BASES)]  # fmt: skip
-    layers = {x: source.imported(x.func) or "" for kind in kinds for x in inside(kind)
-              if isinstance(x, cst.Call) and source.imported(x.func) in _LAYERS}  # fmt: skip
+    kinds = [x for x in source.everything if isinstance(x, ast.ClassDef) and len(x.bases) == 1
+             and source.means(x.bases[0], *_BASES)]  # fmt: skip
+    mine = set(inside(*kinds))
+    layers = [x for x in source.calls if x in mine and source.imported(x.func) in _LAYERS]
     if not layers:
         raise NotHere
-    within = {x.value for kind in kinds for x in inside(kind) if isinstance(x, cst.Name)}
+    within = source.words_of(mine)
     if said := (_SAYS & source.words) | (_NEEDS & within):
         raise Refused(f"the program says a type itself, or needs two of one type ({min(said)})")
-    tops = [x for x in kinds if _is_top(source, x, kinds)]
-    kept = {_last_layer(source, x) for x in tops}
-    found = Change()
-    for call, name in layers.items():
+    kept = {_last_layer(source, x) for x in kinds if _is_top(source, x, mine)}
+    found = Change(source)
+    for call in layers:
         if call in kept:
             continue
-        if len([x for x in call.args if x.keyword is None]) > _LAYERS[name] or any(
-            x.star for x in call.args
-        ):
+        most = _LAYERS[source.imported(call.func) or ""]
+        if len(call.args) > most or has_stars(call):
             raise Refused("arguments of a layer are not said by name", source.line(call))
-        half = found.spelling(source, "jax.numpy.bfloat16", call)
-        found.edits[call] = partial(with_argument, name="dtype", value=half)
+        found.argument(call, "dtype", found.spelling("jax.numpy.bfloat16", call))
     if not found.edits:
         raise NotHere
     found.notes += OF_BFLOAT16
     return found
 
 
-def _is_top(source: Source, kind: cst.ClassDef, kinds: list[cst.ClassDef]) -> bool:
+def _is_top(source: Source, kind: ast.ClassDef, mine: set[ast.AST]) -> bool:
     """Tell whether a module is more than a part of others."""
-    mine = {x for each in kinds for x in inside(each)}
-    uses = source.uses(kind.name)
+    uses = source.uses(kind)
     return not uses or any(use not in mine for use in uses)
 
 
-def _last_layer(source: Source, kind: cst.ClassDef) -> cst.Call:
+def _last_layer(source: Source, kind: ast.ClassDef) -> ast.Call:
     """Return the layer whose result a model returns; refuse a model that returns other values."""
     methods, where = methods_of(kind), source.line(kind)
     forward = methods.get("__call__")
     if forward is None or set(methods) - _STARTS:
         raise Refused("the model has more ways in than one", where)
-    returns = [x for x in inside(forward.body) if isinstance(x, cst.Return)]
+    returns = [x for x in inside(*forward.body) if isinstance(x, ast.Return)]
     value = returns[0].value if len(returns) == 1 else None
     for _ in range(8):
-        if isinstance(value, cst.Name):
-            value = _set_last(forward, value.value)
-        elif isinstance(value, cst.Subscript):
-            value = value.value
-        elif isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and (
-            value.func.attr.value in _LAYS_OUT and source.imported(value.func) is None
-        ):  # fmt: skip
-            value = value.func.value
-        else:
-            break
-    layer = _layer(source, value.func) if isinstance(value, cst.Call) else None
+        match value:
+            case ast.Name(id=name):
+                value = _set_last(forward, name)
+            case ast.Subscript(value=inner):
+                value = inner
+            case ast.Call(func=ast.Attribute(inner, attr) as func) if (
+                attr in _LAYS_OUT and source.imported(func) is None
+            ):
+                value = inner
+            case _:
+                break
+    layer = _layer(source, value.func) if isinstance(value, ast.Call) else None
     if layer is None:
         raise Refused("what the model returns comes from no layer for certain", where)
     return layer
 
 
-def _set_last(forward: cst.FunctionDef, name: str) -> cst.BaseExpression | None:
+def _set_last(forward: Function, name: str) -> ast.expr | None:
     """Return what a name is set to last, whatever was before."""
-    found: cst.BaseExpression | None = None
-    for line in forward.body.body:
-        for node in inside(line):
-            target = node.target if isinstance(node, cst.AssignTarget | cst.AugAssign) else None
-            if target is not None and name in {dotted(x) for x in inside(target)}:
-                found = None
-                small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-                if isinstance(small, cst.Assign) and dotted(small.targets[0].target) == name:
-                    found = small.value
+    found: ast.expr | None = None
+    for line in forward.body:
+        parts = (x for node in inside(line) for x in targets(node))
+        if name in names_set(line) | variables(*parts):
+            is_plain = isinstance(line, ast.Assign) and dotted(line.targets[0]) == name
+            found = line.value if is_plain else None  # type: ignore[attr-defined]
     return found
 
 
-def _layer(source: Source, func: cst.BaseExpression) -> cst.Call | None:
+def _layer(source: Source, func: ast.expr) -> ast.Call | None:
     """Return the call that makes what is called: ``nn.Dense(3)``, or ``self.out``."""
-    if isinstance(func, cst.Attribute) and dotted(func.value) == "self":
+    if isinstance(func, ast.Attribute) and is_of_self(func):
         made = set_on_self(source, func)
         func = made[0] if len(made) == 1 else func
-    is_layer = isinstance(func, cst.Call) and source.imported(func.func) in _LAYERS
-    return func if isinstance(func, cst.Call) and is_layer else None
+    is_layer = isinstance(func, ast.Call) and source.imported(func.func) in _LAYERS
+    return func if is_layer else None  # type: ignore[return-value]
 
 
 codemod = Codemod(

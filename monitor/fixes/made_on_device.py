@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+import ast
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._loops import training_loop
-from whyidle.monitor.fixes._pieces import argument, dotted, has_stars, with_argument
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import argument, has_stars, plain_text
+from whyidle.monitor.code.source import dotted
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 # Their values are the same wherever they are made.
 _PLAIN: Final = tuple(
@@ -22,13 +21,12 @@ _DRAWN: Final = tuple(f"torch.{name}" for name in ("rand", "randn", "randint", "
 
 def change(source: Source, wanted: Wanted) -> Change:
     """Say the device where the tensor is made."""
-    found = Change()
+    found = Change(source)
     drawn: Refused | None = None
     for call in source.calls:
         made, device = _copied(source, call)
-        if made is None or device is None or training_loop(source, call) is None:
-            continue
-        if wanted.lines and not any(source.covers(call, line) for line in wanted.lines):
+        is_in_loop = wanted.fits(source, call) and source.training_loop(call) is not None
+        if made is None or device is None or not is_in_loop:
             continue
         if source.means(made.func, *_DRAWN):
             why = "numbers that the device draws are others than those of the host"
@@ -38,48 +36,44 @@ def change(source: Source, wanted: Wanted) -> Change:
             continue
         if argument(made, "pin_memory"):
             raise Refused("it is made in pinned memory", source.line(call))
-        found.edits[call] = partial(_on_device, made, device)
+        found.argument(made, "device", device)
+        found.instead(call, made)
     if not found.edits:
         raise drawn or NotHere
     return found
 
 
-def _copied(source: Source, call: cst.Call) -> tuple[cst.Call | None, str | None]:
+def _copied(source: Source, call: ast.Call) -> tuple[ast.Call | None, str | None]:
     """Return what is made, and the device, of ``torch.zeros(..).to(device)``."""
-    if not isinstance(call.func, cst.Attribute) or not isinstance(call.func.value, cst.Call):
-        return None, None
-    made = call.func.value
-    if not source.means(made.func, *_PLAIN, *_DRAWN):
-        return None, None
-    if call.func.attr.value == "cuda" and not call.args:
-        return made, '"cuda"'
-    if call.func.attr.value == "to" and len(call.args) == 1 and not call.args[0].star:
-        arg = call.args[0]
-        if (arg.keyword is None or arg.keyword.value == "device") and _is_device(source, arg.value):
-            return made, source.code(arg.value)
-    return made, None
+    match call:
+        case ast.Call(func=ast.Attribute(ast.Call() as made, attr)) if source.means(
+            made.func, *_PLAIN, *_DRAWN
+        ):
+            if attr == "cuda" and not call.args and not call.keywords:
+                return made, '"cuda"'
+            value = argument(call, "device", 0) if attr == "to" else None
+            is_alone = len(call.args) + len(call.keywords) == 1
+            if value is not None and is_alone and _is_device(source, value):
+                return made, source.code(value)
+            return made, None
+        case _:
+            return None, None
 
 
-def _is_device(source: Source, value: cst.BaseExpression) -> bool:
+def _is_device(source: Source, value: ast.expr) -> bool:
     """Tell whether a value certainly names a device, and no dtype."""
-    if isinstance(value, cst.SimpleString):
-        return str(value.evaluated_value).startswith(("cuda", "mps", "xpu"))
-    if isinstance(value, cst.Attribute) and value.attr.value == "device":
+    text = plain_text(value)
+    if text is not None:
+        return text.startswith(("cuda", "mps", "xpu"))
+    if isinstance(value, ast.Attribute) and value.attr == "device":
         return bool(dotted(value))
-    try:
-        known = source.constant(value)
-    except KeyError:
-        return False
-    if isinstance(known, cst.IfExp):
-        return all(isinstance(x, cst.SimpleString | cst.Call) for x in (known.body, known.orelse))
-    if isinstance(known, cst.Call):
-        return source.means(known.func, "torch.device")
-    return known is not value and isinstance(known, cst.SimpleString)
-
-
-def _on_device(made: cst.Call, device: str, old: cst.Call) -> cst.BaseExpression:
-    new = with_argument(made, "device", device)
-    return new.with_changes(lpar=old.lpar, rpar=old.rpar)
+    match source.constant(value):
+        case ast.IfExp(body=one, orelse=other):
+            return all(isinstance(x, ast.Call) or plain_text(x) is not None for x in (one, other))
+        case ast.Call(func=func):
+            return source.means(func, "torch.device")
+        case known:
+            return plain_text(known) is not None
 
 
 codemod = Codemod(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 _SETS: Final = {"set_float32_matmul_precision", "allow_tf32", "fp32_precision",
                 "jax_default_matmul_precision", "default_matmul_precision", "autocast"}  # fmt: skip
@@ -19,18 +18,14 @@ def change(source: Source, _wanted: Wanted) -> Change:
     jax = source.spelt("jax")
     if (torch is None) is (jax is None):
         raise NotHere
-    texts = {
-        x.raw_value for x in source.everything if isinstance(x, cst.SimpleString) and x.prefix == ""
-    }
-    if _SETS & (source.words | texts) or "precision" in source.words:
+    if _SETS & (source.words | source.texts) or "precision" in source.words:
         raise Refused("the program says how precise products are itself")
-    line = (
+    found = Change(source)
+    found.after_imports(
         f'{torch}.set_float32_matmul_precision("high")'
         if torch is not None
         else f'{jax}.config.update("jax_default_matmul_precision", "tensorfloat32")'
     )
-    found = Change()
-    found.after_imports(source, line)
     found.notes.append("Products have 10 bits of a fraction, not 23; sums stay in float32.")
     return found
 

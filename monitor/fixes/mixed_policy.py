@@ -6,23 +6,14 @@ loss is one of Keras', which computes in float32, and that all layers are Keras'
 
 from __future__ import annotations
 
-from functools import partial
+import ast
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import (
-    OF_BFLOAT16,
-    OTHER_MASKS,
-    Change,
-    Codemod,
-    NotHere,
-    Refused,
-    Wanted,
-)
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import argument, arguments, is_call_of_method, plain_text
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import OF_BFLOAT16, OTHER_MASKS, Codemod, Wanted
 from whyidle.monitor.fixes._graph import LAYERS
-from whyidle.monitor.fixes._pieces import argument, with_argument
-from whyidle.monitor.fixes._source import Source
 
 _SETS: Final = "mixed_precision.set_global_policy"
 # What says a type itself, or what sees values of half precision.
@@ -43,14 +34,13 @@ def change(source: Source, _wanted: Wanted) -> Change:
     name = source.spelt(f"keras.{_SETS}") or source.spelt(f"tensorflow.keras.{_SETS}")
     if name is None:
         raise NotHere
-    texts = {x.raw_value for x in source.everything if isinstance(x, cst.SimpleString)}
-    if said := _SAYS & (source.words | texts):
+    if said := _SAYS & (source.words | source.texts):
         raise Refused(f"the program says a type itself, or sees what layers return ({min(said)})")
     for kind in source.everything:
-        bases = kind.bases if isinstance(kind, cst.ClassDef) else ()
-        if any(_of_keras(source, x.value) is not None for x in bases):
+        bases = kind.bases if isinstance(kind, ast.ClassDef) else ()
+        if any(_of_keras(source, x) is not None for x in bases):
             raise Refused("a part of the program's own may mix types", source.line(kind))
-    found = Change()
+    found = Change(source)
     layers = 0
     for call in source.calls:
         part = _of_keras(source, call.func)
@@ -59,25 +49,24 @@ def change(source: Source, _wanted: Wanted) -> Change:
             continue
         layers += part.startswith("layers.")
         _check_part(source, part, call)
-        given = argument(call, "activation")
-        if given is not None and _text(given.value) in _PROBABILITIES:
-            found.edits[call] = partial(with_argument, name="dtype", value='"float32"')
+        if plain_text(argument(call, "activation")) in _PROBABILITIES:
+            found.argument(call, "dtype", '"float32"')
     if not layers or "compile" not in source.words or "fit" not in source.words:
         raise Refused("no model is built, compiled and fitted in this file")
-    found.after_imports(source, f'{name}("mixed_bfloat16")')
+    found.after_imports(f'{name}("mixed_bfloat16")')
     found.notes += OF_BFLOAT16
     if any("dropout" in word.lower() for word in source.words):
         found.notes.append(OTHER_MASKS)
     return found
 
 
-def _of_keras(source: Source, func: cst.BaseExpression) -> str | None:
+def _of_keras(source: Source, func: ast.expr) -> str | None:
     name = source.imported(func) or ""
     name = name.removeprefix("tensorflow.")
     return name.removeprefix("keras.") if name.startswith("keras.") else None
 
 
-def _check_part(source: Source, part: str, call: cst.Call) -> None:
+def _check_part(source: Source, part: str, call: ast.Call) -> None:
     """Refuse a layer that may mix types, and activations of the program's own."""
     kind, _, name = part.partition(".")
     known = kind != "layers" or name in LAYERS | _RANDOM
@@ -86,34 +75,24 @@ def _check_part(source: Source, part: str, call: cst.Call) -> None:
     if not known or kind in {"applications", "backend", "ops", "Model.from_config"}:
         raise Refused(f"what {name or part} does in half precision is not certain",
                       source.line(call))  # fmt: skip
-    for arg in call.args:
-        if source.definition(arg.value) is not None or isinstance(arg.value, cst.Lambda):
+    for each in arguments(call):
+        if source.definition(each) is not None or isinstance(each, ast.Lambda):
             raise Refused("a function of the program's own works on what layers return",
                           source.line(call))  # fmt: skip
 
 
-def _check_fit(source: Source, call: cst.Call) -> None:
+def _check_fit(source: Source, call: ast.Call) -> None:
     """Refuse a loss that may not compute in float32."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "compile":
+    if not is_call_of_method(call, "compile"):
         return
-    for name in ("loss", "metrics"):
-        given = argument(call, name)
-        for each in _each(given.value) if given is not None else ():
+    for given in (argument(call, "loss"), argument(call, "metrics")):
+        some = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
+        for each in () if given is None else some:
             made = source.constant(each)
-            is_keras = isinstance(made, cst.Call) and _of_keras(source, made.func) is not None
-            if not (is_keras or _text(made) is not None):
+            is_keras = isinstance(made, ast.Call) and _of_keras(source, made.func) is not None
+            if each is not None and not (is_keras or plain_text(made) is not None):
                 raise Refused(f"whether {source.code(each)} needs float32 is not certain",
                               source.line(call))  # fmt: skip
-
-
-def _each(value: cst.BaseExpression) -> list[cst.BaseExpression]:
-    if isinstance(value, cst.List | cst.Tuple):
-        return [x.value for x in value.elements]
-    return [value]
-
-
-def _text(value: cst.BaseExpression | None) -> str | None:
-    return str(value.evaluated_value) if isinstance(value, cst.SimpleString) else None
 
 
 codemod = Codemod(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
 
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._loops import targets, training_loop
-from whyidle.monitor.fixes._pieces import argument, has_stars, with_argument
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import argument, has_stars, names_set
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted
 from whyidle.monitor.fixes.loader_arguments import LOADER
 
 
-def change(source: Source, wanted: Wanted) -> Change:
+def change(source: Source, _wanted: Wanted) -> Change:
     """Pin what the loader gives, and let the copies of the loop not wait."""
     loaders = source.calls_of(*LOADER)
     if not loaders:
@@ -24,45 +24,39 @@ def change(source: Source, wanted: Wanted) -> Change:
     if has_stars(call):
         raise Refused("arguments of the loader come from elsewhere (* or **)", source.line(call))
     pinned = argument(call, "pin_memory", 7)
-    if pinned is not None and pinned.keyword is None:
+    if pinned in call.args:
         raise Refused("pin_memory is given by its place", source.line(call))
-    found = Change()
+    found = Change(source)
     torch = source.spelt("torch", call)
     if torch is None:
         raise Refused("torch is not imported by its name", source.line(call))
-    if pinned is None or source.means(pinned.value, "False"):
-        text = f"{torch}.cuda.is_available()"
-        found.edits[call] = lambda old: with_argument(old, "pin_memory", text)
-    elif not source.means(pinned.value, "True"):
+    if pinned is None or source.means(pinned, "False"):
+        found.argument(call, "pin_memory", f"{torch}.cuda.is_available()")
+    elif not source.means(pinned, "True"):
         raise Refused("pin_memory is set by other code", source.line(call))
-    copies = [x for x in source.calls if _is_copy(source, x, wanted)]
-    for each in copies:
-        found.edits[each] = lambda old: with_argument(old, "non_blocking", "True")
+    for each in source.calls:
+        if _is_copy(source, each):
+            found.argument(each, "non_blocking", "True")
     if not found.edits:
         raise NotHere
     return found
 
 
-def _is_copy(source: Source, call: cst.Call, wanted: Wanted) -> bool:
+def _is_copy(source: Source, call: ast.Call) -> bool:
     """Tell whether it copies a part of the batch to the device, in a training loop."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in {"to", "cuda"}:
-        return False
-    loop = training_loop(source, call)
-    of = call.func.value
-    if loop is None or not isinstance(of, cst.Name) or argument(call, "non_blocking") is not None:
-        return False
-    if call.func.attr.value == "to":
-        plain = len(call.args) == 1 and not call.args[0].star
-        # A copy back to the host must be waited for.
-        if not plain or "cpu" in source.code(call.args[0]) or call.args[0].keyword is not None:
+    match call:
+        case ast.Call(func=ast.Attribute(ast.Name(id=name), "to"), args=[to], keywords=[]):
+            # A copy back to the host must be waited for.
+            text = source.code(to).lower()
+            fits = "cpu" not in text and any(
+                word in text for word in ("device", "cuda", "rank", "gpu")
+            )
+        case ast.Call(func=ast.Attribute(ast.Name(id=name), "cuda")):
+            fits = argument(call, "non_blocking") is None
+        case _:
             return False
-        if not any(
-            w in source.code(call.args[0]).lower() for w in ("device", "cuda", "rank", "gpu")
-        ):
-            return False
-    batch = {x.value for x in targets(loop.target)} if isinstance(loop, cst.For) else set()
-    del wanted
-    return of.value in batch
+    loop = source.training_loop(call)
+    return fits and isinstance(loop, ast.For) and name in names_set(loop.target)
 
 
 codemod = Codemod(

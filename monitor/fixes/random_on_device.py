@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._loops import training_loop
-from whyidle.monitor.fixes._pieces import argument
-from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import argument, arguments
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 # NumPy's name, the place of its size, and torch's name; ``None``: a dimension an argument.
 _KINDS: Final[dict[str, tuple[int | None, str]]] = {
@@ -30,47 +29,44 @@ def change(source: Source, wanted: Wanted) -> Change:
     torch = source.spelt("torch")
     if torch is None:
         raise NotHere
-    found = Change()
+    found = Change(source)
     for call in source.calls:
-        if training_loop(source, call) is None or isinstance(source.parent(call), cst.Attribute):
-            continue
-        if wanted.lines and not any(source.covers(call, line) for line in wanted.lines):
+        is_whole = not isinstance(source.parent(call), ast.Attribute)
+        if not is_whole or source.training_loop(call) is None or not wanted.fits(source, call):
             continue
         new = _drawn(source, call, torch)
         if new is not None:
-            found.replace(call, cst.parse_expression(new))
+            found.replace(call, new)
     if not found.edits:
         raise NotHere
     found.notes.append("The numbers are others than before; torch.manual_seed() repeats them.")
     return found
 
 
-def _drawn(source: Source, call: cst.Call, torch: str) -> str | None:
+def _drawn(source: Source, call: ast.Call, torch: str) -> str | None:
     """Return how torch draws it; ``None``: it is nothing of the kind."""
     device, single, at = None, False, call
-    while isinstance(at.func, cst.Attribute) and isinstance(at.func.value, cst.Call):
-        method = at.func.attr.value
-        if method == "cuda" and not at.args:
-            device = '"cuda"'
-        elif method == "to" and len(at.args) == 1 and at.args[0].keyword is None:
-            device = source.code(at.args[0].value)
-        elif method == "float" and not at.args:
-            single = True
-        else:
-            return None
+    while isinstance(at.func, ast.Attribute) and isinstance(at.func.value, ast.Call):
+        match at.func.attr, arguments(at):
+            case "cuda", []:
+                device = '"cuda"'
+            case "to", [to] if at.args:
+                device = source.code(to)
+            case "float", []:
+                single = True
+            case _:
+                return None
         at = at.func.value
     if not source.means(at.func, *_TO_TORCH) or not at.args:
         return None
-    dtype = argument(at, "dtype")
-    if dtype is not None:
-        single = single or source.means(dtype.value, "torch.float32", "torch.float")
-    numbers = at.args[0].value
-    if isinstance(numbers, cst.Call) and isinstance(numbers.func, cst.Attribute):
-        if numbers.func.attr.value == "astype" and len(numbers.args) == 1:
-            single = single or source.means(numbers.args[0].value, "numpy.float32")
+    single = single or source.means(argument(at, "dtype"), "torch.float32", "torch.float")
+    numbers = at.args[0]
+    if isinstance(numbers, ast.Call) and isinstance(numbers.func, ast.Attribute):
+        if numbers.func.attr == "astype" and len(arguments(numbers)) == 1:
+            single = single or source.means(arguments(numbers)[0], "numpy.float32")
             numbers = numbers.func.value
     name = _name(source, numbers)
-    if name is None or not isinstance(numbers, cst.Call):
+    if name is None or not isinstance(numbers, ast.Call):
         return None
     where = source.line(call)
     if device is None or not single:
@@ -81,40 +77,35 @@ def _drawn(source: Source, call: cst.Call, torch: str) -> str | None:
     return f"{torch}.{_KINDS[name][1]}({size}, device={device})"
 
 
-def _name(source: Source, numbers: cst.BaseExpression) -> str | None:
+def _name(source: Source, numbers: ast.expr) -> str | None:
     """Return the kind of numbers that NumPy draws here."""
-    if not isinstance(numbers, cst.Call) or not isinstance(numbers.func, cst.Attribute):
+    if not isinstance(numbers, ast.Call) or not isinstance(numbers.func, ast.Attribute):
         return None
-    name = numbers.func.attr.value
+    name = numbers.func.attr
     if name not in _KINDS:
         return None
     if source.imported(numbers.func) == f"numpy.random.{name}":
         return name
-    try:
-        made = source.value(numbers.func.value)
-    except KeyError:
-        return None
-    is_made = isinstance(made, cst.Call) and source.means(made.func, *_MAKERS)
+    made = source.value(numbers.func.value)
+    is_made = isinstance(made, ast.Call) and source.means(made.func, *_MAKERS)
     return name if is_made and _KINDS[name][0] is not None else None
 
 
-def _size(source: Source, numbers: cst.Call, name: str) -> str | None:
+def _size(source: Source, numbers: ast.Call, name: str) -> str | None:
     place, _ = _KINDS[name]
     if place is None:
-        plain = all(arg.keyword is None and not arg.star for arg in numbers.args)
-        return ", ".join(source.code(a.value) for a in numbers.args) if plain else None
+        plain = not numbers.keywords and not any(isinstance(x, ast.Starred) for x in numbers.args)
+        return ", ".join(map(source.code, numbers.args)) if plain else None
     size = argument(numbers, "size", place)
-    others = [arg for arg in numbers.args if arg is not size]
-    if size is None or any(not _is_float32(source, arg) for arg in others):
+    says_more = any(x is not size for x in numbers.args) or not all(
+        x.value is size or (x.arg == "dtype" and source.means(x.value, "numpy.float32"))
+        for x in numbers.keywords
+    )
+    if size is None or says_more:
         return None
-    if isinstance(size.value, cst.Tuple) and size.value.elements:
-        return ", ".join(source.code(x.value) for x in size.value.elements)
-    return source.code(size.value)
-
-
-def _is_float32(source: Source, arg: cst.Arg) -> bool:
-    named = arg.keyword is not None and arg.keyword.value == "dtype"
-    return named and source.means(arg.value, "numpy.float32")
+    if isinstance(size, ast.Tuple) and size.elts:
+        return ", ".join(map(source.code, size.elts))
+    return source.code(size)
 
 
 codemod = Codemod(

@@ -8,18 +8,17 @@ stands before the scan.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import argument, inside, names_set
+from whyidle.monitor.fixes._change import Change, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted, first_of
 from whyidle.monitor.fixes._like import CARRIED, Like, Names, Several, Value
-from whyidle.monitor.fixes._loops import sets
 from whyidle.monitor.fixes._pass import Pass, read
-from whyidle.monitor.fixes._pieces import argument, inside
 from whyidle.monitor.fixes._pure import Purity
-from whyidle.monitor.fixes._source import Source
 from whyidle.monitor.fixes._types import Types
 
 _WHY_FIRST: Final = "# The first pass gives what is carried its shape and type."
@@ -27,39 +26,22 @@ _WHY_FIRST: Final = "# The first pass gives what is carried its shape and type."
 
 def change(source: Source, wanted: Wanted) -> Change:
     """Scan the first such loop that was found."""
-    why: Refused | None = None
-    for loop in source.everything:
-        if not isinstance(loop, cst.For) or source.line(loop) not in wanted.lines:
-            continue
-        if _is_of_host(source, loop):
-            continue
-        try:
-            return _scanned(source, loop)
-        except Refused as refused:
-            why = why or refused
-    raise why or NotHere
+    loops = [x for x in source.everything if isinstance(x, ast.For) and x.lineno in wanted.lines]
+    some = [loop for loop in loops if not _is_of_host(source, loop)]
+    return first_of(some, lambda loop: _scanned(source, loop))
 
 
-def _is_of_host(source: Source, loop: cst.For) -> bool:
+def _is_of_host(source: Source, loop: ast.For) -> bool:
     """Tell whether a pass of a loop calls what is compiled: such a loop is in no program."""
-    if source.function(loop) is None:
-        return True
-    for node in inside(loop.body):
-        if not isinstance(node, cst.Call):
-            continue
-        known = source.definition(node.func)
-        marks = known.decorators if isinstance(known, cst.FunctionDef) else ()
-        if any("jit" in source.code(mark) for mark in marks):
-            return True
-    return False
+    calls = [x for x in inside(*loop.body) if isinstance(x, ast.Call)]
+    known = [x for call in calls if (x := source.defined(call.func)) is not None]
+    return source.function(loop) is None or any(map(source.is_compiled, known))
 
 
-def _scanned(source: Source, loop: cst.For) -> Change:
-    found = Change()
+def _scanned(source: Source, loop: ast.For) -> Change:
+    found = Change(source)
     one = read(source, loop, found)
-    purity = Purity(source)
-    for line in one.lines:
-        purity.check_code(line, set(one.kept))
+    Purity(source).check_code(one.lines, set(one.kept))
     _check_types(source, one)
     _stacks(source, one, found)
     _write(source, one, found)
@@ -80,7 +62,7 @@ def _check_types(source: Source, one: Pass) -> None:
             raise Refused(f"{name} may be a number of Python's, not an array", where)
         one.is_peeled |= not types.same(before[name], first[name])
     for name, call in one.kept.items():
-        value = types.of(call.args[0].value, second)
+        value = types.of(call.args[0], second)
         if not isinstance(value, Like) or not value.is_array:
             raise Refused(f"what {name} gets may be no array", source.line(call))
 
@@ -88,8 +70,8 @@ def _check_types(source: Source, one: Pass) -> None:
 def _after(one: Pass, types: Types, before: Names) -> Names:
     """Return what names are like after a pass."""
     names = before | {x: Like.of(x).array for x in one.over.values()}
-    for small in (x for line in one.lines for x in line.body):
-        types.run(small, names)
+    for line in one.lines:
+        types.run(line, names)
     return names
 
 
@@ -106,10 +88,10 @@ def _is_array(value: Value) -> bool:
 def _stacks(source: Source, one: Pass, found: Change) -> None:
     """Let the array of all results stand where a list of them was stacked."""
     for name, call in one.kept.items():
-        of = cst.ensure_type(cst.ensure_type(call.func, cst.Attribute).value, cst.Name)
+        of = next(x for x in inside(call.func) if isinstance(x, ast.Name))
         begin = _begins_empty(source, one, of)
-        if {x.value for x in sets(begin)} <= set(one.kept):
-            found.edits[begin] = lambda _: cst.RemoveFromParent()
+        if names_set(begin) <= set(one.kept):
+            found.remove(begin)
         uses = [x for x in source.uses(of) if x is not of]
         stacks = [x for use in uses if (x := _stack(source, use)) is not None]
         if len(stacks) != len(uses) or not stacks:
@@ -120,67 +102,55 @@ def _stacks(source: Source, one: Pass, found: Change) -> None:
                 raise Refused(f"a pass reads {name}", source.line(stack))
             axis = argument(stack, "axis", 1)
             text = name
-            if axis is not None and source.code(axis.value) != "0":
-                move = found.spelling(source, "jax.numpy.moveaxis", stack)
-                text = f"{move}({name}, 0, {source.code(axis.value)})"
-            found.replace(stack, cst.parse_expression(text))
+            if axis is not None and source.code(axis) != "0":
+                move = found.spelling("jax.numpy.moveaxis", stack)
+                text = f"{move}({name}, 0, {source.code(axis)})"
+            found.replace(stack, text)
 
 
-def _begins_empty(source: Source, one: Pass, name: cst.Name) -> cst.CSTNode:
+def _begins_empty(source: Source, one: Pass, name: ast.Name) -> ast.stmt:
     """Return the statement that makes an empty list before the loop."""
     places, made = source.assigned(name), source.value(name)
     where = source.line(name)
-    if len(places) != 1 or not isinstance(made, cst.List) or made.elements:
-        raise Refused(f"{name.value} is no list that is empty before the loop", where)
-    statement, block = source.statement(places[0]), source.siblings(one.loop)
+    if len(places) != 1 or not isinstance(made, ast.List) or made.elts:
+        raise Refused(f"{name.id} is no list that is empty before the loop", where)
+    statement, block = source.statement(places[0]), source.block(one.loop)
     if statement not in block or block.index(statement) > block.index(one.loop):
-        raise Refused(f"{name.value} is filled by more than this loop", where)
-    if any(isinstance(x, cst.Assign) and len(x.targets) > 1 for x in inside(statement)):
-        raise Refused(f"{name.value} has another name", where)
+        raise Refused(f"{name.id} is filled by more than this loop", where)
+    if isinstance(statement, ast.Assign) and len(statement.targets) > 1:
+        raise Refused(f"{name.id} has another name", where)
     return statement
 
 
-def _stack(source: Source, use: cst.CSTNode) -> cst.Call | None:
+def _stack(source: Source, use: ast.AST) -> ast.Call | None:
     """Return ``jnp.stack(kept)``."""
-    arg = source.parent(use)
-    call = source.parent(arg) if isinstance(arg, cst.Arg) else None
-    if not isinstance(call, cst.Call) or call.args[0] is not arg or arg.star or arg.keyword:
+    call = source.parent(use)
+    if not isinstance(call, ast.Call) or use not in call.args[:1]:
         return None
-    if not source.means(call.func, "jax.numpy.stack"):
-        return None
-    axis = argument(call, "axis", 1)
-    if axis is None:
-        return call if len(call.args) == 1 else None
-    is_number = source.code(axis.value).lstrip("-").isdigit()
-    return call if is_number and len(call.args) == 2 else None
+    axis, given = argument(call, "axis", 1), len(call.args) + len(call.keywords)
+    is_number = axis is not None and source.code(axis).lstrip("-").isdigit()
+    is_stack = source.means(call.func, "jax.numpy.stack")
+    return call if is_stack and given == (1 if axis is None else 1 + is_number) else None
 
 
 # Written -----------------------------------------------------------------------------------------
 def _write(source: Source, one: Pass, found: Change) -> None:
     for node, part in one.picked.items():
-        found.replace(node, cst.Name(part))
+        found.replace(node, part)
     results = [_result(source, one, found, kept) for kept in one.kept]
     state, carried = _names(source, one.carried, "carried")
     part, parts = _names(source, list(one.over.values()), "parts")
     name = source.fresh("one_pass", "each_pass")
     pairs = ((carried, state), (parts, part))
     before = [f"{left[1:-1]} = {right}" for left, right in pairs if left != right]
-    returned = f"return {carried}, {_several(results)}"
-    after = _calls(source, one, found, name)
-
-    def edit(old: Any) -> Any:
-        lines = [*map(cst.parse_statement, before), *old.body.body, cst.parse_statement(returned)]
-        params = cst.Parameters([cst.Param(cst.Name(state)), cst.Param(cst.Name(part))])
-        body = old.body.with_changes(body=lines)
-        lines_before = [cst.EmptyLine(indent=False), *old.leading_lines]
-        function = cst.FunctionDef(cst.Name(name), params, body, leading_lines=lines_before)
-        first, *rest = map(cst.parse_statement, after)
-        above = [cst.EmptyLine(indent=False)]
-        if one.is_peeled:
-            above.append(cst.EmptyLine(comment=cst.Comment(_WHY_FIRST)))
-        return cst.FlattenSentinel([function, first.with_changes(leading_lines=above), *rest])
-
-    found.edits[one.loop] = edit
+    after = ["", *_calls(source, one, found, name)]
+    if one.is_peeled:
+        after.insert(1, _WHY_FIRST)
+    found.above(one.loop, "")
+    found.head(one.loop, f"def {name}({state}, {part}):")
+    found.above(one.lines[0], *before)
+    found.after(one.lines[-1], f"return {carried}, {_several(results)}")
+    found.after(one.loop, *after)
 
 
 def _names(source: Source, names: list[str], together: str) -> tuple[str, str]:
@@ -197,25 +167,19 @@ def _several(names: list[str]) -> str:
 def _result(source: Source, one: Pass, found: Change, kept: str) -> str:
     """Return the name of what a pass appended to a list; the call goes."""
     call = one.kept[kept]
-    statement, value = source.statement(call), call.args[0].value
-    if isinstance(value, cst.Name) and value not in one.picked:
-        later = [x for x in one.lines if source.line(x) > source.line(statement)]
-        if value.value not in {x.value for line in later for x in sets(line)}:
-            found.edits[statement] = lambda _: cst.RemoveFromParent()
-            return value.value
+    statement, value = source.statement(call), call.args[0]
+    later = one.lines[one.lines.index(statement) + 1 :]
+    if isinstance(value, ast.Name) and value.id not in names_set(*later):
+        found.remove(statement)
+        return value.id
     name = source.fresh(f"one_of_{kept}")
-
-    def assigned(old: Any) -> Any:
-        target = cst.AssignTarget(cst.Name(name))
-        return old.with_changes(body=[cst.Assign([target], old.body[0].value.args[0].value)])
-
-    found.edits[statement] = assigned
+    found.instead(statement, value, f"{name} = ")
     return name
 
 
 def _calls(source: Source, one: Pass, found: Change, name: str) -> list[str]:
     """Return the lines that run the passes."""
-    scan = found.spelling(source, "jax.lax.scan", one.loop)
+    scan = found.spelling("jax.lax.scan", one.loop)
     state, left = _several(one.carried), ", ".join(one.carried)
     left = left if len(one.carried) == 1 else f"({left})"
     kept = _several(list(one.kept)) if one.kept else "_"
@@ -234,7 +198,7 @@ def _calls(source: Source, one: Pass, found: Change, name: str) -> list[str]:
     rest = _several([f"{x}[1:]" for x in over])
     lines.append(f"{left}, {kept} = {scan}({name}, {state}, {rest}{length})")
     for first, array in zip(firsts, one.kept, strict=True):
-        join = found.spelling(source, "jax.numpy.concatenate", one.loop)
+        join = found.spelling("jax.numpy.concatenate", one.loop)
         lines.append(f"{array} = {join}([{first}[None], {array}])")
     return lines
 

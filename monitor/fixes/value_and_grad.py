@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._loops import sets, targets
-from whyidle.monitor.fixes._pieces import argument, inside, names_in
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import argument, arguments, inside, names_set, sets
+from whyidle.monitor.code.source import Function, variables
+from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted
 from whyidle.monitor.fixes._pure import Purity
-from whyidle.monitor.fixes._source import Source
 
 _GRAD: Final = "jax.grad"
 
@@ -20,162 +20,125 @@ _GRAD: Final = "jax.grad"
 class Called:
     """A statement that sets something to a call."""
 
-    assign: cst.Assign
-    call: cst.Call
-    statement: cst.SimpleStatementLine
+    statement: ast.Assign
+    call: ast.Call
+
+    @property
+    def target(self) -> ast.expr:
+        """What it sets."""
+        return self.statement.targets[0]
 
 
 def change(source: Source, _wanted: Wanted) -> Change:
     """Join a call of a loss with that of its gradient."""
-    for gradient in _calls(source):
-        grad = _transformed(source, gradient.call.func, _GRAD)
-        if grad is None or not grad.args:
+    calls = [
+        Called(x, x.value) for x in source.everything
+        if isinstance(x, ast.Assign) and len(x.targets) == 1 and isinstance(x.value, ast.Call)
+    ]  # fmt: skip
+    for gradient in calls:
+        grad = _transformed(source, gradient.call.func)
+        loss = source.defined(arguments(grad)[0]) if grad and arguments(grad) else None
+        if grad is None or loss is None:
             continue
-        loss = source.definition(grad.args[0].value)
-        value = _beside(source, gradient, loss)
-        if value is None or not isinstance(loss, cst.FunctionDef):
-            continue
-        return _joined(source, value, gradient, grad, loss)
+        value = _beside(source, calls, gradient, loss)
+        if value is not None:
+            return _joined(source, value, gradient, grad, loss)
     raise NotHere
 
 
-def _calls(source: Source) -> list[Called]:
-    found = []
-    for node in source.everything:
-        if (
-            isinstance(node, cst.Assign)
-            and len(node.targets) == 1
-            and isinstance(node.value, cst.Call)
-        ):
-            statement = source.parent(node)
-            if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
-                found.append(Called(node, node.value, statement))
-    return found
-
-
-def _transformed(source: Source, func: cst.BaseExpression, by: str) -> cst.Call | None:
+def _transformed(source: Source, func: ast.expr) -> ast.Call | None:
     """Return ``jax.grad(f)`` of what is called: itself, compiled, or by a name."""
-    known = func
+    known: ast.expr | None = func
     for _ in range(3):
-        if isinstance(known, cst.Name):
-            try:
-                made = source.value(known)
-            except KeyError:
-                return None
-            if made is None:
-                return None
-            known = made
-        if isinstance(known, cst.Call) and source.means(known.func, by):
+        known = source.value(known) if isinstance(known, ast.Name) else known
+        if isinstance(known, ast.Call) and source.means(known.func, _GRAD):
             return known
-        if isinstance(known, cst.Call) and source.means(known.func, "jax.jit") and known.args:
-            known = known.args[0].value
+        if isinstance(known, ast.Call) and source.means(known.func, "jax.jit") and known.args:
+            known = known.args[0]
     return None
 
 
-def _is_loss(source: Source, func: cst.BaseExpression, loss: cst.CSTNode | None) -> bool:
-    known = source.definition(func)
-    if known is None and isinstance(func, cst.Name):
-        try:
-            made = source.value(func)
-        except KeyError:
-            return False
-        if (
-            isinstance(made, cst.Call)
-            and source.means(made.func, "jax.jit")
-            and len(made.args) == 1
-        ):
-            known = source.definition(made.args[0].value)
-    return known is not None and known is loss
+def _is_loss(source: Source, func: ast.expr, loss: Function) -> bool:
+    known, made = source.defined(func), source.value(func)
+    if known is None and isinstance(made, ast.Call) and source.means(made.func, "jax.jit"):
+        known = source.defined(made.args[0]) if len(arguments(made)) == 1 and made.args else None
+    return known is loss
 
 
-def _beside(source: Source, gradient: Called, loss: cst.CSTNode | None) -> Called | None:
+def _beside(source: Source, calls: list[Called], gradient: Called, loss: Function) -> Called | None:
     """Return the call of the same loss with the same arguments in the same block."""
-    if loss is None:
-        return None
-    block = source.siblings(gradient.statement)
-    for other in _calls(source):
-        if (
-            other.statement in block
-            and other is not gradient
-            and _is_loss(source, other.call.func, loss)
-        ):
-            mine = [source.code(arg).rstrip(", ") for arg in gradient.call.args]
-            if mine == [source.code(arg).rstrip(", ") for arg in other.call.args]:
+    block, mine = source.block(gradient.statement), _texts(source, gradient.call)
+    for other in calls:
+        if other.statement in block and other is not gradient:
+            if _is_loss(source, other.call.func, loss) and _texts(source, other.call) == mine:
                 return other
     return None
 
 
+def _texts(source: Source, call: ast.Call) -> list[str]:
+    return [source.code(x) for x in (*call.args, *call.keywords)]
+
+
 def _joined(
-    source: Source, value: Called, gradient: Called, grad: cst.Call, loss: cst.FunctionDef
+    source: Source, value: Called, gradient: Called, grad: ast.Call, loss: Function
 ) -> Change:
     where = source.line(gradient.statement)
     _check_arguments(source, value, gradient)
     Purity(source).check(loss)
     has_aux = argument(grad, "has_aux")
-    if has_aux is not None and not source.means(has_aux.value, "True", "False"):
+    if has_aux is not None and not source.means(has_aux, "True", "False"):
         raise Refused("has_aux is set by other code", where)
-    slope: cst.BaseAssignTargetExpression | cst.BaseExpression
-    slope = gradient.assign.targets[0].target
-    if has_aux is not None and source.means(has_aux.value, "True"):
+    slope = gradient.target
+    if source.means(has_aux, "True"):
         slope = _first(source, slope, where)
-    of_value = value.assign.targets[0].target
-    if {x.value for x in targets(of_value)} & {x.value for x in targets(slope)}:
+    if names_set(value.target) & names_set(slope):
         raise Refused("both set the same name", where)
-    found = Change()
+    found = Change(source)
     both = _both(source, gradient, grad, found)
-    left = source.code(of_value)
-    if isinstance(of_value, cst.Tuple) and not of_value.lpar:
-        left = f"({left})"
-    args = ", ".join(source.code(arg).rstrip(", ") for arg in value.call.args)
-    line = f"{left}, {source.code(slope)} = {both}({args})"
-    first, second = sorted((value, gradient), key=lambda x: source.line(x.statement))
-    new = cst.parse_statement(line)
-
-    def edit(old: Any) -> Any:
-        trailing = old.trailing_whitespace
-        return new.with_changes(leading_lines=old.leading_lines, trailing_whitespace=trailing)
-
-    found.edits[first.statement] = edit
-    found.edits[second.statement] = lambda _: cst.RemoveFromParent()
+    left = source.code(value.target)
+    left = f"({left})" if source.is_bare(value.target) else left
+    args = ", ".join(_texts(source, value.call))
+    first, second = _in_order(source, value, gradient)
+    found.replace(first.statement, f"{left}, {source.code(slope)} = {both}({args})")
+    found.remove(second.statement)
     return found
 
 
-def _first(
-    source: Source, slope: cst.BaseAssignTargetExpression | cst.BaseExpression, where: int
-) -> cst.BaseExpression:
+def _in_order(source: Source, one: Called, other: Called) -> list[Called]:
+    return sorted((one, other), key=lambda x: source.line(x.statement))
+
+
+def _first(source: Source, slope: ast.expr, where: int) -> ast.expr:
     """Return what gets the gradient of ``gradient, _``, where the rest is used by nothing."""
-    if not isinstance(slope, cst.Tuple) or len(slope.elements) != 2:
+    if not isinstance(slope, ast.Tuple) or len(slope.elts) != 2:
         raise Refused("what the gradient comes with is kept", where)
-    rest = slope.elements[1].value
-    for name in targets(rest):
-        if [use for use in source.uses(name) if isinstance(use, cst.Name)]:
-            raise Refused("what the gradient comes with is used", where)
-    return slope.elements[0].value
+    if any(source.uses(name) for name in sets(slope.elts[1])):
+        raise Refused("what the gradient comes with is used", where)
+    return slope.elts[0]
 
 
 def _check_arguments(source: Source, value: Called, gradient: Called) -> None:
     """Refuse where the second call may get other values than the first."""
-    first, second = sorted((value, gradient), key=lambda x: source.line(x.statement))
-    for node in (x for arg in first.call.args for x in inside(arg)):
-        if isinstance(node, cst.Call | cst.NamedExpr | cst.Await):
+    first, second = _in_order(source, value, gradient)
+    for node in inside(*arguments(first.call)):
+        if isinstance(node, ast.Call | ast.NamedExpr | ast.Await):
             raise Refused("an argument is computed in the call, perhaps anew", source.line(node))
-    block = source.siblings(first.statement)
+    block = source.block(first.statement)
     between = block[block.index(first.statement) : block.index(second.statement)]
-    given = {x.value for arg in first.call.args for x in names_in(arg.value)}
+    given = variables(*arguments(first.call))
     for statement in between:
-        if given & {x.value for x in sets(statement)}:
+        if given & names_set(statement):
             raise Refused("an argument changes in between", source.line(statement))
     # What the later call sets would come earlier.
-    if len(between) > 1:
-        later = {x.value for x in targets(second.assign.targets[0].target)}
-        for statement in between[1:]:
-            if later & {x.value for x in names_in(statement)}:
-                raise Refused("what the second call sets is used before it", source.line(statement))
-            if any(isinstance(x, cst.Call) for x in inside(statement)):
-                raise Refused("something else is called in between", source.line(statement))
+    later = names_set(second.target)
+    for statement in between[1:]:
+        if later & variables(statement):
+            raise Refused("what the second call sets is used before it", source.line(statement))
+        if any(isinstance(x, ast.Call) for x in inside(statement)):
+            raise Refused("something else is called in between", source.line(statement))
 
 
-def _both(source: Source, gradient: Called, grad: cst.Call, found: Change) -> str:
+def _both(source: Source, gradient: Called, grad: ast.Call, found: Change) -> str:
     """Return what computes both; it is defined beside what computes the gradient."""
     name = source.code(grad.func)
     if not name.endswith("grad"):
@@ -184,16 +147,13 @@ def _both(source: Source, gradient: Called, grad: cst.Call, found: Change) -> st
         raise Refused("jax.grad is imported by its name alone", source.line(grad))
     new = name.removesuffix("grad") + "value_and_grad"
     func = gradient.call.func
-    if not isinstance(func, cst.Name):
+    if not isinstance(func, ast.Name):
         return source.code(func).replace(name, new, 1)
     made = source.value(func)
     if made is None:
         raise Refused("what computes the gradient is not certain", source.line(func))
-    statement = source.statement(made)
-    both = source.fresh("value_and_gradient", f"{func.value}_with_value")
-    text = source.code(made).replace(name, new, 1)
-    line = cst.parse_statement(f"{both} = {text}")
-    found.edits[statement] = lambda old: cst.FlattenSentinel([old, line])
+    both = source.fresh("value_and_gradient", f"{func.id}_with_value")
+    found.after(source.statement(made), f"{both} = {source.code(made).replace(name, new, 1)}")
     return both
 
 

@@ -5,282 +5,177 @@ Proved first: that no value of it is used by anything but itself, and that it ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
 from typing import Final
 
-import libcst as cst
-
-from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
+from whyidle.monitor.code.names import Source
+from whyidle.monitor.code.program import inside, name_of, names_set, sets, targets
+from whyidle.monitor.code.source import Function, dotted, last, variables
+from whyidle.monitor.code.trains import Loop
+from whyidle.monitor.fixes._change import Change, Refused
+from whyidle.monitor.fixes._codemod import Codemod, Wanted, first_of
 from whyidle.monitor.fixes._loops import (
     ONLY_COMPUTE,
     check_flow,
     counter,
     of_loop,
     read_outside,
-    sets,
     statements_at,
-    targets,
-    training_loop,
-    wrapped,
 )
-from whyidle.monitor.fixes._pieces import dotted, inside, names_in
-from whyidle.monitor.fixes._source import Loop, Source, Statement
 
 EVERY: Final = 100
 # Methods that tell somebody, and change nothing of the training.
 _TELLS: Final = {
-    "write",
-    "flush",
-    "info",
-    "debug",
-    "warning",
-    "log",
-    "add_scalar",
-    "add_scalars",
-    "add_histogram",
-    "set_postfix",
-    "set_description",
-    "writerow",
-    "log_metric",
-}
+    "write", "flush", "info", "debug", "warning", "log", "add_scalar", "add_scalars",
+    "add_histogram", "set_postfix", "set_description", "writerow", "log_metric",
+}  # fmt: skip
+_READS: Final = {"item", "tolist", "numpy", "cpu", "float", "asarray", "device_get",
+                 "block_until_ready"}  # fmt: skip
 # Methods and functions that only compute a value.
-_LOOKS: Final = ONLY_COMPUTE | frozenset(
-    [
-        "abspath",
-        "block_until_ready",
-        "bool",
-        "cat",
-        "dict",
-        "dim",
-        "dumps",
-        "endswith",
-        "enumerate",
-        "format",
-        "get",
-        "histc",
-        "hypot",
-        "isfinite",
-        "isinf",
-        "isinstance",
-        "isnan",
-        "isoformat",
-        "items",
-        "join",
-        "keys",
-        "leaves",
-        "list",
-        "log10",
-        "map",
-        "matrix_norm",
-        "memory_allocated",
-        "monotonic",
-        "named_parameters",
-        "now",
-        "numel",
-        "parameters",
-        "perf_counter",
-        "range",
-        "repr",
-        "set",
-        "size",
-        "sorted",
-        "startswith",
-        "str",
-        "strftime",
-        "svd",
-        "svdvals",
-        "synchronize",
-        "time",
-        "tree_leaves",
-        "tree_leaves_with_path",
-        "tuple",
-        "values",
-        "vector_norm",
-        "zip",
-    ]
-)
+_LOOKS: Final = ONLY_COMPUTE | {
+    "abspath", "block_until_ready", "bool", "cat", "dict", "dim", "dumps", "endswith", "enumerate",
+    "format", "get", "histc", "hypot", "isfinite", "isinf", "isinstance", "isnan", "isoformat",
+    "items", "join", "keys", "leaves", "list", "log10", "map", "matrix_norm", "memory_allocated",
+    "monotonic", "named_parameters", "now", "numel", "parameters", "perf_counter", "range", "repr",
+    "set", "size", "sorted", "startswith", "str", "strftime", "svd", "svdvals", "synchronize",
+    "time", "tree_leaves", "tree_leaves_with_path", "tuple", "values", "vector_norm", "zip",
+}  # fmt: skip
+_FILLS: Final = {"append", "update", "add", "extend"}
+_MORE: Final = (ast.Global, ast.Nonlocal, ast.Await, ast.Yield, ast.YieldFrom, ast.Delete,
+                ast.Raise, ast.Assert)  # fmt: skip
 _DEEPEST: Final = 3
 
 
 def change(source: Source, wanted: Wanted) -> Change:
     """Thin out the first such statement that was found."""
-    why: Refused | None = None
-    for statement, loop in _candidates(source, wanted):
-        try:
-            return _thinned(source, statement, loop)
-        except Refused as refused:
-            why = why or refused
-    raise why or NotHere
+    return first_of(_candidates(source, wanted), lambda each: _thinned(source, *each))
 
 
-def _candidates(source: Source, wanted: Wanted) -> list[tuple[Statement, Loop]]:
+def _candidates(source: Source, wanted: Wanted) -> list[tuple[ast.stmt, Loop]]:
     """Return the statements of training loops at the lines found, or that call what is there."""
-    found: list[tuple[Statement, Loop]] = []
+    found: list[tuple[ast.stmt, Loop]] = []
     for statement in statements_at(source, wanted):
-        loop = training_loop(source, statement)
-        if loop is not None:
-            found.append((of_loop(source, loop, statement), loop))
-            continue
+        some: list[ast.AST] = [statement]
         function = source.function(statement)
-        if isinstance(function, cst.FunctionDef) and source.parent(function) is source.module:
-            for use in source.uses(function.name):
-                around = training_loop(source, use)
-                if around is not None:
-                    found.append((of_loop(source, around, use), around))
+        if source.training_loop(statement) is None:
+            is_top = isinstance(function, Function) and source.is_of_top(function)
+            some = [*source.uses(function)] if is_top and function is not None else []
+        around = [(piece, loop) for piece in some if (loop := source.training_loop(piece))]
+        found += [(of_loop(source, loop, piece), loop) for piece, loop in around]
     return list(dict.fromkeys(found))
 
 
-def _thinned(source: Source, statement: Statement, loop: Loop) -> Change:
+def _thinned(source: Source, statement: ast.stmt, loop: Loop) -> Change:
     group = _group(source, statement, loop)
     check_flow(source, group)
     for each in group:
-        _check(source, each, 0)
-        if any(isinstance(x, cst.If | cst.IfExp | cst.While) for x in inside(each)):
+        _check(source, [each], 0)
+        if any(isinstance(x, ast.If | ast.IfExp | ast.While) for x in inside(each)):
             # Inside another condition it might never come again.
             raise Refused("it comes by a condition of its own", source.line(each))
-    inner = _common(source, group)
-    if inner is not None:
-        raise Refused(f"{inner.value} is used by other code", source.line(inner))
-    if not any(_tells_or_reads(source, x) for x in group):
+    common = _common(source, group)
+    if common is not None:
+        raise Refused(f"{name_of(common)} is used by other code", source.line(common))
+    if not any(_tells_or_reads(source, x) for x in inside(*group)):
         raise Refused("what it is for is not certain", source.line(statement))
-    found = Change()
-    wrapped(source, found, group, f"{counter(source, loop, found)} % {EVERY} == 0")
+    found = Change(source)
+    found.wrap(group, f"if {counter(source, loop, found)} % {EVERY} == 0")
     found.notes.append(f"It looks, prints or logs every {EVERY} steps, not in each.")
     return found
 
 
-def _group(source: Source, statement: Statement, loop: Loop) -> list[Statement]:
+def _group(source: Source, statement: ast.stmt, loop: Loop) -> list[ast.stmt]:
     """Return a statement with those beside it that read what it sets, or flush what it writes."""
-    body = [
-        x
-        for x in loop.body.body
-        if isinstance(x, cst.SimpleStatementLine | cst.BaseCompoundStatement)
-    ]
-    first = last = body.index(statement)
+    body = loop.body
+    first = end = body.index(statement)
     while True:
-        mine = body[first : last + 1]
-        names = {x.value for each in mine for x in sets(each)}
-        files = {x for each in mine for x in _written(each)}
-        if last + 1 < len(body) and _belongs(body[last + 1], names, files):
-            last += 1
+        mine = body[first : end + 1]
+        if end + 1 < len(body) and _belongs(body[end + 1], mine):
+            end += 1
         elif first > 0 and _feeds(source, body[first - 1], mine):
             first -= 1
         else:
             return mine
 
 
-def _written(statement: cst.CSTNode) -> set[str]:
-    return {
-        dotted(x.func.value)
-        for x in inside(statement)
-        if isinstance(x, cst.Call)
-        and isinstance(x.func, cst.Attribute)
-        and x.func.attr.value == "write"
-    }
+def _belongs(statement: ast.stmt, mine: list[ast.stmt]) -> bool:
+    match statement:
+        case ast.Expr(ast.Call(func=ast.Attribute(of, "flush"))) if dotted(of) in {
+            dotted(x.func.value)
+            for x in inside(*mine)
+            if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and last(x) == "write"
+        }:
+            return True
+        case ast.Expr(ast.Call()):
+            return bool(names_set(*mine) & variables(statement))
+        case _:
+            return False
 
 
-def _belongs(statement: Statement, names: set[str], files: set[str]) -> bool:
-    if isinstance(statement, cst.SimpleStatementLine):
-        for small in statement.body:
-            call = small.value if isinstance(small, cst.Expr) else None
-            if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
-                if call.func.attr.value == "flush" and dotted(call.func.value) in files:
-                    return True
-            if isinstance(call, cst.Call) and names & {x.value for x in names_in(call)}:
-                return True
-    return False
-
-
-def _feeds(source: Source, statement: Statement, mine: Sequence[Statement]) -> bool:
+def _feeds(source: Source, statement: ast.stmt, mine: list[ast.stmt]) -> bool:
     """Tell whether what stands before sets a value for these alone."""
-    if not isinstance(statement, cst.SimpleStatementLine):
-        return False
-    if not all(isinstance(small, cst.Assign) for small in statement.body):
+    if not isinstance(statement, ast.Assign):
         return False
     try:
-        _check(source, statement, 0)
+        _check(source, [statement], 0)
     except Refused:
         return False
-    inner = {node for each in mine for node in inside(each)}
-    uses = read_outside(source, [statement])
+    inner, uses = set(inside(*mine)), read_outside(source, [statement])
     return bool(uses) and all(use in inner for use in uses)
 
 
-def _common(source: Source, group: Sequence[Statement]) -> cst.Name | None:
+def _common(source: Source, group: list[ast.stmt]) -> ast.AST | None:
     """Return a use elsewhere of what the group sets, or of what an earlier pass has set."""
     outside = read_outside(source, group)
     if outside:
         return outside[0]
-    mine = {node for each in group for node in inside(each)}
-    for node in mine:
-        if isinstance(node, cst.Assign | cst.AnnAssign | cst.AugAssign):
-            ends = node.targets if isinstance(node, cst.Assign) else [node]
-            for name in (x for end in ends for x in targets(end.target)):
-                before = [x for x in source.assigned(name) if x not in mine]
-                in_itself = node.value is not None and any(
-                    x.value == name.value for x in names_in(node.value)
-                )
-                if before or in_itself:
-                    return name
+    mine = set(inside(*group))
+    for node in inside(*group):
+        for name in sets(*targets(node)):
+            before = any(x not in mine for x in source.assigned(name))
+            value = getattr(node, "value", None)
+            if before or (value is not None and name_of(name) in variables(value)):
+                return name
     return None
 
 
-def _tells_or_reads(source: Source, statement: Statement) -> bool:
-    for node in inside(statement):
-        if isinstance(node, cst.Call):
-            word = _word(node)
-            if source.means(node.func, "print") or word in _TELLS | {
-                "item", "tolist", "numpy", "cpu", "float", "asarray", "device_get",
-                "block_until_ready",
-            }:  # fmt: skip
-                return True
-            if (known := source.definition(node.func)) is not None and known.body is not None:
-                return True
-    return False
+def _tells_or_reads(source: Source, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    is_told = source.means(node.func, "print") or last(node) in _TELLS | _READS
+    return is_told or source.definition(node.func) is not None
 
 
-def _word(call: cst.Call) -> str:
-    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-    return name.value if isinstance(name, cst.Name) else ""
-
-
-def _check(source: Source, code: cst.CSTNode, depth: int) -> None:
+def _check(source: Source, code: list[ast.stmt], depth: int) -> None:
     """Refuse code that does more than look and tell."""
-    own = {name.value for name in sets(code)}
-    for node in inside(code):
-        where = source.line(node) if isinstance(node, cst.Call | cst.BaseSmallStatement) else None
-        if isinstance(
-            node,
-            cst.Global | cst.Nonlocal | cst.Await | cst.Yield | cst.Del | cst.Raise | cst.Assert,
-        ):
+    own = names_set(*code)
+    for node in inside(*code):
+        where = source.line(node)
+        if isinstance(node, _MORE):
             raise Refused("it does more than look", where)
-        if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.AnnAssign):
-            target = node.target
-            base = target.value if isinstance(target, cst.Subscript) else target
-            if not isinstance(base, cst.Name | cst.Tuple) or (
-                base is not target and dotted(base) not in own
-            ):
+        for target in targets(node):
+            base = target.value if isinstance(target, ast.Subscript) else target
+            is_own = base is target or dotted(base) in own
+            if not isinstance(base, ast.Name | ast.Tuple) or not is_own:
                 raise Refused(f"it changes {source.code(target)}", where)
-            if isinstance(node, cst.AugAssign) and depth == 0:
+            if isinstance(node, ast.AugAssign) and depth == 0:
                 raise Refused(f"it adds to {source.code(target)} in each step", where)
-        if isinstance(node, cst.Call):
+        if isinstance(node, ast.Call):
             _check_call(source, node, own, depth)
 
 
-def _check_call(source: Source, call: cst.Call, own: set[str], depth: int) -> None:
-    word = _word(call)
-    known = source.definition(call.func)
-    if isinstance(known, cst.FunctionDef) and depth < _DEEPEST:
-        if known.decorators:
-            raise Refused(f"what {word} does besides is not certain", source.line(call))
+def _check_call(source: Source, call: ast.Call, own: set[str], depth: int) -> None:
+    word, known = last(call), source.defined(call.func)
+    why = Refused(f"what {word or 'it'} does besides is not certain", source.line(call))
+    if known is not None and depth < _DEEPEST:
+        if known.decorator_list:
+            raise why
         _check(source, known.body, depth + 1)
         return
-    if source.means(call.func, "print") or word in _LOOKS or word in _TELLS:
-        return
-    of = call.func.value if isinstance(call.func, cst.Attribute) else None
-    if word in {"append", "update", "add", "extend"} and of is not None and dotted(of) in own:
-        return
-    raise Refused(f"what {word or 'it'} does besides is not certain", source.line(call))
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    fills = word in _FILLS and of is not None and dotted(of) in own
+    if not (source.means(call.func, "print") or word in _LOOKS | _TELLS or fills):
+        raise why
 
 
 codemod = Codemod(
