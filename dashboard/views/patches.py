@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from whyidle.monitor import fixes
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 
 
@@ -21,11 +22,7 @@ class Diff:
 
 
 def diffs(answer: DiagnosisJson) -> dict[str, Diff]:
-    """Return the patch of each finding that has one; none where LibCST is not installed."""
-    try:
-        from whyidle.monitor import fixes  # noqa: PLC0415  LibCST may be absent
-    except ImportError:
-        return {}
+    """Return the patch of each finding that has one."""
     found = {}
     by_rule, cores = fixes.by_rule(), _cores(answer)
     for finding in answer.findings:

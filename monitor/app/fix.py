@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
-from whyidle.monitor.app import windows
+from whyidle.monitor import fixes
+from whyidle.monitor.app import changed, windows
 from whyidle.monitor.core.contracts.fix import FixJson, PatchJson, RefusedJson
-from whyidle.monitor.core.errors import Problem, UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.render import jsonl, patches
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
     from whyidle.monitor.fixes import Fixed, Patch, Refusal
     from whyidle.monitor.signals.window import Window
-
-INSTALL: Final = "pip install 'whyidle[fix]'"
 
 
 def run(
@@ -46,8 +45,6 @@ def run(
     window = _window(target)
     found, answer = fixed(window, rule, allow_numerics=allow_numerics)
     if found.texts:
-        from whyidle.monitor.app import changed  # noqa: PLC0415  LibCST takes time
-
         if write:
             changed.check(list(found.texts), force=force)
         if verify is not None:
@@ -85,12 +82,6 @@ def fixed(
 
     ``shown`` says how a file is spelt in reasons.
     """
-    try:
-        from whyidle.monitor import fixes  # noqa: PLC0415  LibCST may be absent
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "libcst":
-            raise
-        raise Problem("LibCST is not installed, and a patch needs it.", INSTALL) from None
     answer = diagnose.as_json(diagnose.diagnose(window))
     if rule is not None:
         _check_rule(answer, rule)
@@ -115,8 +106,6 @@ def _check_rule(answer: DiagnosisJson, rule: str) -> None:
 
 
 def _patch(finding: FindingJson, patch: Patch, here: Path) -> PatchJson:
-    from whyidle.monitor import fixes  # noqa: PLC0415  LibCST takes time
-
     return PatchJson(
         rule=finding.rule,
         codemod=patch.codemod,

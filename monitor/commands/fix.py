@@ -48,6 +48,5 @@ def command() -> None:
     the advice. Without RULE: for every finding. Nothing is written into your files without --write.
 
     --verify runs CMD in the current folder as it is, and in a changed copy of it, in turns, and
-    says whether it got faster, by how much, and whether it prints the same results. LibCST is
-    needed: pip install 'whyidle[fix]'.
+    says whether it got faster, by how much, and whether it prints the same results.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
-from whyidle.monitor import rules
+from whyidle.monitor import fixes, rules
 from whyidle.monitor.app.fix import fixed
 from whyidle.monitor.code.source import text_of
 from whyidle.monitor.core.contracts.diagnosis import PlaceJson
@@ -109,8 +109,6 @@ def _folder(file: str, repository: Repository) -> Path:
 
 def _diff(patch: Patch, user: str | None, repository: Repository) -> str | None:
     """Return a diff that applies as it is; ``None`` where it could not be shown so."""
-    from whyidle.monitor import fixes  # noqa: PLC0415  LibCST may be absent
-
     start = PlaceJson(file=patch.file, line=1, function="")
     if excerpt(start, user, 0) is None:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import shlex
 import shutil
@@ -127,22 +126,6 @@ def test_a_refusal_has_its_reason_and_the_advice(
 def test_a_rule_that_was_not_found(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageProblem, match="not found in this job"):
         ask(capsys, rule="gc_pauses")
-
-
-def test_without_the_library(
-    job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = builtins.__import__
-
-    def absent(name: str, *args: Any, **more: Any) -> Any:
-        if name.startswith("whyidle.monitor") and "fixes" in (args[2] or ()):
-            raise ModuleNotFoundError("No module named 'libcst'", name="libcst")
-        return real(name, *args, **more)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
-    with pytest.raises(Problem, match="pip install") as told:
-        fix.run(**ASKED)
-    assert "LibCST is not installed" in told.value.what
 
 
 def test_both_programs_run_in_turns(
