@@ -32,6 +32,9 @@ _DEEPEST: Final = 8
 _CONTAINS: Final = (ast.In, ast.NotIn)
 # Annotations that say what is held: a list may hold anything, a "float" may be an array of one.
 _HELD: Final = frozenset({"bool", "bytes", "int", "str"})
+# Classes of a framework whose pass forward is given arrays, and what that is called.
+_MODELS: Final = frozenset({"Module", "LightningModule", "Layer", "Model"})
+_FORWARD: Final = frozenset({"forward", "call", "__call__"})
 _TENSORS: Final = frozenset({"Array", "Tensor", "Variable", "ndarray"})
 # Methods that give the host the value of an array, or wait until there is one.
 _READS: Final = frozenset(
@@ -101,6 +104,8 @@ class _Scope:
         self.attributes: dict[str, Calls] = {}
         self._itself: str | None = None
         self.is_class = False
+        # Of a class: whether it is a framework's module, whose pass forward is given arrays.
+        self.is_model = False
         # Its own functions (``None``: several of a name), and what those give that were asked for.
         self._functions: dict[str, Function | None] = {}
         self._given: dict[str, Calls] = {}
@@ -228,11 +233,21 @@ class _Scope:
     def enter(self, tree: ast.AST) -> None:
         """Take in what is in a scope: a function has arguments, a class has methods."""
         self.is_class = isinstance(tree, ast.ClassDef)
+        if isinstance(tree, ast.ClassDef):
+            self.is_model = any(
+                _last(base) in _MODELS and self.kind(base) is Calls.FRAMEWORK for base in tree.bases
+            )
         if isinstance(tree, _FUNCTIONS):
             arguments = [x for x in ast.walk(tree.args) if isinstance(x, ast.arg)]
             self.names = {each.arg: self.of_annotation(each.annotation) for each in arguments}
             if self._outer is not None and self._outer.is_class:
                 self._itself = _itself(tree)
+                if self._outer.is_model and getattr(tree, "name", "") in _FORWARD:
+                    self.names |= {
+                        each.arg: Calls.FRAMEWORK
+                        for each in tree.args.args[: -len(tree.args.defaults) or None]
+                        if each.annotation is None and each.arg != self._itself
+                    }
         self.learn(tree)
         if isinstance(tree, ast.ClassDef):
             self._learn_attributes(tree)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final
@@ -107,6 +107,11 @@ def played(file: str) -> Played:
         on_host=frozenset(line for each in host for line in _methods(each)),
         acting=frozenset(n for call in found for n in _makes_action(call, _around(call, loops))),
     )
+
+
+def acts(lines: Iterable[CodeLine]) -> bool:
+    """Tell whether one of these lines makes an action that a step of an environment waits for."""
+    return any(line.line in played(line.file).acting for line in lines)
 
 
 def plays(file: str, body: Sequence[ast.AST]) -> bool:

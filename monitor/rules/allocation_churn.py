@@ -104,7 +104,7 @@ def detect(window: Window) -> Verdict:
     if is_julia(window):
         return _of_julia(window)
     found = None
-    if window.uses("pytorch"):
+    if window.computes("pytorch"):
         found = _on_gpu(window) if window.device == "gpu" else _on_cpu(window)
     return found if isinstance(found, Found) else _of_samples(window) or found
 

@@ -68,14 +68,14 @@ _ASKS: Final = re.compile(
 def detect(window: Window) -> Verdict:
     """Judge the data types of parameters, products and arrays."""
     # What a program computes in; else what the floating numbers are, with all work of one kind.
-    found, kinds = None if window.uses("pytorch") else doubles(window), window.fact("dtypes")
+    found, kinds = None if window.computes("pytorch") else doubles(window), window.fact("dtypes")
     if found is not None:
         share, of = found.share, "products in compiled programs"
         # Where programs differ, all the time may be in the one that has most of it.
         double_least, double_most = found.least, share if found.programs == 1 else 1.0
     elif isinstance(kinds, Mapping):
         share, double_least, double_most = double_share(kinds, _FLOATING, DOUBLE) or 0.0, 1.0, 1.0
-        of = "parameters" if window.uses("pytorch") else "bytes of arrays"
+        of = "parameters" if window.computes("pytorch") else "bytes of arrays"
     else:
         return window.lacks(Need.INSIDE)
     if share < MOST_OF_IT:
@@ -85,7 +85,7 @@ def detect(window: Window) -> Verdict:
     least, most = BACK_ON_GPU
     if window.device == "cpu":
         convolves = trace is None or bool(trace.calls(r".*conv.*"))
-        of_pytorch = window.uses("pytorch") and convolves
+        of_pytorch = window.computes("pytorch") and convolves
         least, most = BACK_OF_CONVOLUTIONS if of_pytorch else BACK_ON_CPU
     low, high, evidence = 0.0, 1.0, {}
     if (traced := None if trace is None else trace.share(Slice.COMPUTE)) is not None:

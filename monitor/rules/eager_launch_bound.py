@@ -67,9 +67,9 @@ _COMPILED: Final = r"Torch-Compiled Region.*|CompiledFunction|## Call CompiledFx
 def detect(window: Window) -> Verdict:
     """Judge how the work is launched."""
     if window.trace is None:
-        is_other = window.frameworks and not window.uses("pytorch")
+        is_other = window.frameworks and not window.computes("pytorch")
         return None if is_other else window.lacks(Need.TRACE)
-    if not window.uses("pytorch"):
+    if not window.computes("pytorch"):
         # Neither agent nor trace knows it, as with TensorFlow: the fix would not fit.
         return None
     trace = window.gpu_trace

@@ -31,7 +31,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Final
 
-from whyidle.monitor.code.environments import only_one, played
+from whyidle.monitor.code.environments import acts, only_one, played
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -120,9 +120,7 @@ def _is_own(row: HostRow) -> bool:
 
 def _acts(row: HostRow) -> bool:
     """Tell whether a row makes an action that a step is waiting for."""
-    if row.phase is not Phase.STEP or row.doing not in _ACTS:
-        return False
-    return any(line.line in played(line.file).acting for line in row.frames)
+    return row.phase is Phase.STEP and row.doing in _ACTS and acts(row.frames)
 
 
 def _is_many(row: HostRow) -> bool:

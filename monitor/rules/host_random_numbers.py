@@ -106,7 +106,7 @@ def detect(window: Window) -> Verdict:
     if window.device != "gpu":
         # What follows the numbers in PyTorch, as a conversion, counts as work. JAX is not even
         # called.
-        part = Slice.IDLE_DISPATCH if window.uses("pytorch") else Slice.IDLE_UNKNOWN
+        part = Slice.IDLE_DISPATCH if window.computes("pytorch") else Slice.IDLE_UNKNOWN
     idle = None if trace is None else trace.measure(1.0 - busy(trace), "ratio")
     return Found(
         gain,

@@ -55,7 +55,7 @@ def detect(window: Window) -> Verdict:
     """Judge the arrays that come back."""
     if window.gpu_trace is not None:
         return _of_gpu(window, window.whole_steps_on_gpu())
-    if window.uses("pytorch"):
+    if window.computes("pytorch"):
         return _of_tensors(window)
     return _of_arrays(window)
 
@@ -135,7 +135,7 @@ def _handled(window: Window) -> Measure | None:
         and (read.kind != "tolist" or not read.count or read.ns >= LEAST_LIST_NS * read.count)
     ]
     found = share_of_lines(window.job, places, arrays=True)
-    if found is None or window.uses("pytorch"):
+    if found is None or window.computes("pytorch"):
         return found
     # JAX waits in its own code; the line is the whole of it.
     wanted = set(places)

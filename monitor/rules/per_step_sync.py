@@ -30,6 +30,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from whyidle.monitor.code.environments import acts
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -68,7 +69,7 @@ def detect(window: Window) -> Verdict:
     counted = reads if reads is not None and reads.value >= OFTEN else None
     if trace is not None and counted is not None:
         return _of_gpu(window, trace, counted)
-    if window.uses("pytorch") and counted is not None:
+    if window.computes("pytorch") and counted is not None:
         return _of_lines(window, counted)
     on_gpu = window.device == "gpu"
     in_turns = window.uses("jax") or (window.uses("tensorflow") and (on_gpu or window.works_ahead))
@@ -80,10 +81,12 @@ def detect(window: Window) -> Verdict:
 def _waits(window: Window) -> float:
     """Return how much of the time the main thread was found reading, however that is spelled.
 
-    Who reads every few steps waits for those steps, and would wait for them elsewhere.
+    Who reads every few steps waits for those steps, and would wait for them elsewhere; and an
+    environment cannot step before it has its action.
     """
     rows = () if window.host is None else window.host.rows
-    return sum(row.share for row in rows if row.doing is HostClass.READ and not row.due)
+    reading = (row for row in rows if row.doing is HostClass.READ)
+    return sum(row.share for row in reading if not (row.due or acts(row.frames)))
 
 
 def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
@@ -128,7 +131,7 @@ def _of_turns(window: Window, reads: Measure | None) -> Verdict:
     seen, spent = _waits(window), window.job.mean(m.JOB_SYNC_WAIT)
     whole = 0.0 if window.host is None else window.host.share(HostClass.READ)
     if whole >= LEAST_WAITING > seen:
-        # Hardly a read was found that is not due every few steps only.
+        # Hardly a read was found that could be left out.
         return None
     if spent is None or spent.value < seen:
         spent = window.job.sampled(seen) if seen else spent

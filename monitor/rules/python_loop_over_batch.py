@@ -33,12 +33,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from whyidle.monitor.code.loops import LEAST_TIMES, Looping, Way, over_samples
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Severity,
+    Verdict,
+)
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
@@ -92,7 +102,10 @@ def detect(window: Window) -> Verdict:
         return None
     if times is None and loop.share < step_samples(window.job).error(loop.share):
         return window.lacks(Need.TRACE)
-    return _found(window, loop, (loop.share, loop.share), times)
+    found = _found(window, loop, (loop.share, loop.share), times)
+    # What else belongs to it a trace shows; without one that is only likely.
+    is_likely = times is None and loop.inside < LEAST_SHARE
+    return replace(found, severity=Severity.LOW) if is_likely else found
 
 
 def _of_small(window: Window, trace: Traced) -> Found | None:

@@ -78,7 +78,7 @@ def detect(window: Window) -> Verdict:
 
 
 def _on_cpu(window: Window) -> Verdict:
-    if not window.uses("pytorch"):
+    if not window.computes("pytorch"):
         return window.lacks(Need.GPU_TRACE)
     cost, batch = window.needed(overhead(window), Need.STEPS), window.fact("batch_size")
     if not isinstance(batch, int):

@@ -352,9 +352,14 @@ class Window:
         if len(named) > 1 and facts.get("jax", {}).get("backend") is None:
             # Keras on PyTorch imports it where it is installed, and uses none of its devices.
             named = [name for name in named if name != "jax"]
-        if named or self.trace is None:
-            return tuple(named)
+        return tuple(named) or self._traced_frameworks
+
+    @cached_property
+    def _traced_frameworks(self) -> tuple[Framework, ...]:
+        """Those that the trace shows at work; none without a trace."""
         trace = self.trace
+        if trace is None:
+            return ()
         seen = tuple(name for name, like in _MARKS if trace.calls(like))
         # A Kineto file whose names say nothing is PyTorch's all the same.
         return seen or (("pytorch",) if trace.answer["format"] == "kineto" else ())
@@ -362,6 +367,11 @@ class Window:
     def uses(self, framework: Framework) -> bool:
         """Tell whether the job uses a framework."""
         return framework in self.frameworks
+
+    def computes(self, framework: Framework) -> bool:
+        """Tell whether it computes with it: of several some often only read its data."""
+        others = {*self._traced_frameworks} - {framework}
+        return self.uses(framework) and (framework in self._traced_frameworks or not others)
 
     @cached_property
     def device(self) -> Device | None:
@@ -505,7 +515,7 @@ class Window:
     @property
     def runs_ahead(self) -> bool:
         """Whether the host launches work before what it launched last is done."""
-        return self.device != "cpu" or not self.uses("pytorch")
+        return self.device != "cpu" or not self.computes("pytorch")
 
     @property
     def loaders(self) -> list[Mapping[str, Any]]:

@@ -32,6 +32,36 @@ loss.backward()  # framework
 mean = float(loss)  # framework
 both = float(loss) + np.mean(b)  # unclear
 """,
+    "a model of PyTorch": """
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def forward(self, h, adj, scale=2):
+        scores = h / adj  # framework
+        kept = torch.where(adj > 0, h, scores)  # framework
+        return kept * scale  # framework
+class Scaler:
+    def forward(self, rows, by):
+        return rows / by  # unclear
+class Pictures(torch.utils.data.Dataset):
+    def __call__(self, rows, by):
+        return rows / by  # unclear
+""",
+    "a model of Flax": """
+from flax import linen as nn
+class Block(nn.Module):
+    width: int
+    @nn.compact
+    def __call__(self, x, mask):
+        return x * mask  # framework
+""",
+    "a layer of Keras": """
+import keras
+class Masked(keras.layers.Layer):
+    def call(self, x, mask: int):
+        y = x - 1.0  # framework
+        return mask + 1  # host
+""",
     "loops that count": """
 def go(loader, sizes):
     kept = []

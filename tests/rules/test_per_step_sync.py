@@ -242,3 +242,42 @@ def test_reads_that_are_due_now_and_then_wait_for_the_steps(
     jax = {"jax": {"backend": "cpu"}}
     at = window(answer(idle, fmt="xplane"), facts=jax, stacks=seen, inside=True)
     assert is_silent(NAME, at) is not is_fault
+
+
+PLAYS = """
+import gymnasium as gym
+import jax
+import numpy as np
+
+def play(policy, params):
+    env = gym.make("CartPole-v1")
+    obs, _ = env.reset()
+    while True:
+        {}
+        obs, reward, done, _, _ = env.step(action)
+        loss = learn(params, obs)
+        print(float(loss))
+"""
+
+
+@pytest.mark.parametrize(
+    ("acts", "line"),
+    [
+        ("action = int(policy(params, obs))", 10),
+        ("action = jax.device_get(policy(params, obs).argmax())", 10),
+        ("action = np.asarray(policy(params, obs))", 10),
+        # A loss could be read later.
+        ("action = env.action_space.sample()", 13),
+    ],
+)
+def test_an_environment_waits_for_its_action(tmp_path: Path, acts: str, line: int) -> None:
+    file = tmp_path / "play.py"
+    file.write_text(PLAYS.format(acts))
+    reads, step = CodeLine(str(file), line, "play"), CodeLine(str(file), 12, "play")
+    seen = stacks((reads, (), 400), waited=1)
+    seen.samples += 600
+    seen.count(Chain((step,), step), 600, 600, 0)
+    idle = {Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5}
+    jax = {"jax": {"backend": "cpu"}}
+    at = window(answer(idle, fmt="xplane"), facts=jax, stacks=seen, inside=True)
+    assert is_silent(NAME, at) is (line == 10)

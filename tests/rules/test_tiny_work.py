@@ -55,6 +55,27 @@ def on_gpu(short_ns: int, used: float | None) -> Window:
     return window(trace, gpus=(SeenGpu("0", "GPU", owned=True, means=means),))
 
 
+@pytest.mark.parametrize(
+    ("other", "call", "speaks"),
+    [
+        ({"jax": {"backend": "cpu"}}, "PjitFunction(step)", False),
+        ({"tensorflow": {"functions": 1}}, "ExecutorState::Process", False),
+        # It computes, too: what the others do is beside it.
+        ({"jax": {"backend": "cpu"}}, "aten::add", True),
+    ],
+)
+def test_pytorch_that_only_loads_for_another_framework(
+    other: dict[str, Any], call: str, *, speaks: bool
+) -> None:
+    seen = on_cpu(step_ms=2.0, batch=8)
+    trace = answer({Slice.COMPUTE: 1.0}, calls={call: 100}, fmt="xplane")
+    trace["devices"][0]["kernels"] = 1000
+    facts = {**seen.job.facts, **other}
+    at = window(trace, means=seen.job.means, facts=facts)
+    assert at.computes("pytorch") is speaks
+    assert cannot_judge(NAME, at) is not speaks
+
+
 def test_a_small_batch_whose_step_is_overhead() -> None:
     finding = found(NAME, on_cpu(step_ms=2.0, batch=8))
     assert finding.gain is not None
