@@ -26,12 +26,7 @@ from results import Result, print_results
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.export.servers import (  # noqa: E402  found by the line above
-    PROGRAMS,
-    MetricsServer,
-    prometheus,
-    victoria_metrics,
-)
+from tests.export.servers import PROGRAMS, MetricsServer, prometheus, victoria_metrics  # noqa: E402  found by the line above
 from tests.fleet.history import Fleet  # noqa: E402
 from whyidle.monitor.fleet import answer  # noqa: E402
 from whyidle.monitor.fleet.prometheus import Prometheus  # noqa: E402

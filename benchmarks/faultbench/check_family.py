@@ -11,12 +11,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.faultbench.program import (  # noqa: E402  found by the line above
-    KINDS,
-    Anchor,
-    Program,
-    families,
-)
+from benchmarks.faultbench.program import KINDS, Anchor, Program, families  # noqa: E402  found by the line above
 
 KEYS: Final = frozenset(
     {"loss", "model", "batch", "opt", "index", "params", "array", "tokens", "tensor", "arrays", "x"}

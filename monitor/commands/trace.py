@@ -8,11 +8,7 @@ from typing import Any
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.core.defaults import (
-    MOST_SERVER_SECONDS,
-    MOST_TRACE_SECONDS,
-    TRACE_SECONDS,
-)
+from whyidle.monitor.core.defaults import MOST_SERVER_SECONDS, MOST_TRACE_SECONDS, TRACE_SECONDS
 
 TOP = 5
 

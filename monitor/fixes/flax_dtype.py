@@ -10,13 +10,7 @@ import ast
 from typing import Final
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.code.program import (
-    has_stars,
-    inside,
-    is_of_self,
-    names_set,
-    targets,
-)
+from whyidle.monitor.code.program import has_stars, inside, is_of_self, names_set, targets
 from whyidle.monitor.code.source import Function, dotted, variables
 from whyidle.monitor.fixes._change import Change, NotHere, Refused
 from whyidle.monitor.fixes._codemod import OF_BFLOAT16, Codemod, Wanted

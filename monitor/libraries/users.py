@@ -9,12 +9,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from whyidle.monitor.libraries.names import (
-    FRAMEWORK_MODULES,
-    STDLIB_FILES,
-    STDLIB_FOLDERS,
-    SURELY,
-)
+from whyidle.monitor.libraries.names import FRAMEWORK_MODULES, STDLIB_FILES, STDLIB_FOLDERS, SURELY
 from whyidle.monitor.libraries.table import PACKAGES
 
 _INSTALLED = re.compile(

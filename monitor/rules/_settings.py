@@ -9,15 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from whyidle.monitor.code.source import text_of
-from whyidle.monitor.core.finding import (
-    PROBES,
-    Confidence,
-    Fix,
-    Found,
-    Framework,
-    Place,
-    Severity,
-)
+from whyidle.monitor.core.finding import PROBES, Confidence, Fix, Found, Framework, Place, Severity
 from whyidle.monitor.core.settings import SETTINGS, VARIABLES, Purpose, Setting, Where
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.signals.user_lines import asking

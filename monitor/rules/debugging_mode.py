@@ -37,15 +37,7 @@ from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.settings import Purpose
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._settings import finding, is_known, switched_on

@@ -34,15 +34,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule

@@ -30,15 +30,7 @@ import re
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    MOST_LOST,
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Verdict,
-)
+from whyidle.monitor.core.finding import MOST_LOST, Confidence, Evidence, Fix, Found, Gain, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.frames import plays

@@ -32,15 +32,7 @@ from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.code.environments import acts, only_one, played
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Severity, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both

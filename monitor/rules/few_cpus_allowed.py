@@ -30,15 +30,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.cores import FULL, Runner, allowed

@@ -33,14 +33,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.code.growing import caching_loops, grown_at
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine

@@ -28,15 +28,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Evidence,
-    Fix,
-    Found,
-    Framework,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Framework, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule, both
 from whyidle.monitor.rules.memory_growth import grows
 from whyidle.monitor.signals.window import Window

@@ -30,15 +30,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.rules import Kind, Rule, both
 from whyidle.monitor.signals.memory import device_memory

@@ -32,14 +32,7 @@ import math
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Evidence,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Evidence, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.rules.memory_limit_near import raised, with_room

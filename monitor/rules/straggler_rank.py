@@ -52,13 +52,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.rules import Rule, both
-from whyidle.monitor.signals.ranks import (
-    SHORT,
-    LateRow,
-    RankAccount,
-    places_of,
-    rows_of,
-)
+from whyidle.monitor.signals.ranks import SHORT, LateRow, RankAccount, places_of, rows_of
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 

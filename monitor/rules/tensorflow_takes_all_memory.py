@@ -25,15 +25,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
 

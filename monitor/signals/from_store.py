@@ -34,12 +34,7 @@ from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.drift import drift_of
 from whyidle.monitor.signals.ranks import ranks_of
 from whyidle.monitor.signals.recorded import Facts, GpuUser, Helper, Recorded, SeenGpu, Trend
-from whyidle.monitor.signals.standstill import (
-    FRAMEWORK,
-    MOST_FACTS,
-    standstill_of,
-    stopped_of,
-)
+from whyidle.monitor.signals.standstill import FRAMEWORK, MOST_FACTS, standstill_of, stopped_of
 from whyidle.monitor.store import Gpu, Point, Reader, Run, Totals
 
 # Of each series; what a roll-up holds is read whatever the length of the run.

@@ -24,13 +24,7 @@ from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.account import HostAccount, divided
-from whyidle.monitor.signals.awaited import (
-    LEAST_CORES,
-    NOTHING_TO_DO,
-    Awaited,
-    awaited,
-    serves_at,
-)
+from whyidle.monitor.signals.awaited import LEAST_CORES, NOTHING_TO_DO, Awaited, awaited, serves_at
 from whyidle.monitor.signals.recorded import Recorded, Serving
 
 if TYPE_CHECKING:

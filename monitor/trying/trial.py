@@ -9,15 +9,7 @@ from typing import Final
 
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.trying import guard
-from whyidle.monitor.trying.blocks import (
-    FEWEST_STEPS,
-    SECOND,
-    Block,
-    Measured,
-    Plan,
-    measure,
-    plan,
-)
+from whyidle.monitor.trying.blocks import FEWEST_STEPS, SECOND, Block, Measured, Plan, measure, plan
 from whyidle.monitor.trying.knobs import Knob
 from whyidle.monitor.trying.line import Line
 from whyidle.monitor.trying.sequential import Estimate, Looks

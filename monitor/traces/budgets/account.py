@@ -13,14 +13,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
-from whyidle.monitor.traces.budgets.gaps import (
-    IDLE,
-    Facts,
-    Gaps,
-    device_line,
-    gaps_of,
-    set_back,
-)
+from whyidle.monitor.traces.budgets.gaps import IDLE, Facts, Gaps, device_line, gaps_of, set_back
 from whyidle.monitor.traces.budgets.hosts import HOLE_NS, OTHERS, HostTimelines
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present

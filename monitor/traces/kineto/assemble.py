@@ -20,17 +20,7 @@ from whyidle.monitor.traces.kineto.header import (
 )
 from whyidle.monitor.traces.kineto.processes import name_processes
 from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows
-from whyidle.monitor.traces.model import (
-    Device,
-    Ids,
-    Kinds,
-    Links,
-    Marks,
-    Ops,
-    Spans,
-    Thread,
-    Trace,
-)
+from whyidle.monitor.traces.model import Device, Ids, Kinds, Links, Marks, Ops, Spans, Thread, Trace
 from whyidle.monitor.traces.names import STEP_MARK, copy_cause, host_cause, kernel_cause
 from whyidle.monitor.traces.spill import joined
 

@@ -9,13 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from whyidle.monitor.traces.interning import (
-    LONGEST_NAME,
-    MOST_DEVICES,
-    MOST_THREADS,
-    Keys,
-    Names,
-)
+from whyidle.monitor.traces.interning import LONGEST_NAME, MOST_DEVICES, MOST_THREADS, Keys, Names
 from whyidle.monitor.traces.kineto.messages import Sent
 from whyidle.monitor.traces.kineto.numbers import integers, nanoseconds
 from whyidle.monitor.traces.kineto.record import NO_ARGS, Args, Batch, Event, ExactEvent, Metadata

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from whyidle.monitor.core.protobuf import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    Damaged,
-    Field,
-    varint,
-)
+from whyidle.monitor.core.protobuf import BYTES, FIXED32, FIXED64, VARINT, Damaged, Field, varint
 from whyidle.monitor.traces.stream import Stream
 
 _BLOCK: Final = 64 << 10
