@@ -54,6 +54,14 @@ def of_packages(root: Path) -> int:
     return len(found)
 
 
+def gain_models(root: Path) -> int:
+    """Return how many functions of signals turn what a fix saves into a gain."""
+    trees = [ast.parse(path.read_text()) for path in sources(root, "signals")]
+    functions = [x for tree in trees for x in tree.body if isinstance(x, ast.FunctionDef)]
+    public = (x for x in functions if x.name[0] != "_" and x.returns is not None)
+    return sum(ast.unparse(x.returns) == "Gain" for x in public if x.returns)
+
+
 def flags(root: Path) -> int:
     """Return how many fields and functions let one finding hide another."""
     names = (
@@ -84,6 +92,7 @@ COUNTED: Final[dict[str, Callable[[Path], int]]] = {
     "lines of rules, signals, fixes, code, libraries": lines,
     "constants that are numbers": constants,
     "modules that say where packages lie": of_packages,
+    "gain models": gain_models,
     "ways for one finding to hide another": flags,
 }
 
