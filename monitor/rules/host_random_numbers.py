@@ -27,21 +27,10 @@ Beyond the documents; D4's summary has the keys that are split outside.
 
 from __future__ import annotations
 
-import ast
-import re
 from typing import Final
 
-from whyidle.monitor.code.source import callee, calls, dotted, last, tree_of
-from whyidle.monitor.core.finding import (
-    FRAMEWORKS,
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Need,
-    Place,
-    Verdict,
-)
+from whyidle.monitor.code.rows import is_of_a_deque
+from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Evidence, Fix, Found, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._kinds import BEYOND_CHANCE
@@ -62,9 +51,7 @@ OF_GPU: Final = (ONE_BY_ONE_LEAST, 1.0)
 DEQUE: Final = "Samples are drawn of a deque, which goes through its places for each"
 # Of 128 samples of a deque of 10,000 places a list gives 0.26 back, of 100,000 0.58, of a million
 # 0.9 (``benchmarks/unit_costs.py``); of fewer places the drawing itself takes the time.
-LEAST_PLACES: Final = 10_000
 OF_DEQUE_LEAST, OF_DEQUE_MOST = 0.2, 1.0
-_DRAWN_OF: Final = re.compile(r"random\.(sample|choices?)")
 OF_A_DEQUE: Final = Fix(
     "Keep what samples are drawn of in a list, and write over the oldest: a deque goes through its"
     " places to find each of them.",
@@ -96,7 +83,7 @@ def detect(window: Window) -> Verdict:
     # A look or two at such a line may be chance.
     if share < BEYOND_CHANCE or share <= error:
         return None
-    is_deque = any(_is_of_a_deque(place) for place in doing.where[:1])
+    is_deque = any(is_of_a_deque(place.file, place.line) for place in doing.where[:1])
     # Whatever the numbers themselves cost, and wherever they could be drawn.
     least, most = (OF_DEQUE_LEAST, OF_DEQUE_MOST) if is_deque else _back(window, doing)
     gain = comes_back(window, least * (share - error), most * min(1.0, share + error), Side.HOST)
@@ -117,41 +104,6 @@ def detect(window: Window) -> Verdict:
         title=DEQUE if is_deque else None,
         fixes=dict.fromkeys(FRAMEWORKS, OF_A_DEQUE) if is_deque else None,
     )
-
-
-def _is_of_a_deque(place: Place) -> bool:
-    """Tell whether samples are drawn there of what the same file makes a deque of many places.
-
-    NumPy makes an array of either first.
-    """
-    drawn = {
-        dotted(call.args[0]).rpartition(".")[2]
-        for call in calls(place.file, place.line)
-        if _DRAWN_OF.fullmatch(callee(call)) and call.args
-    } - {""}
-    tree = tree_of(place.file) if drawn else None
-    nodes = () if tree is None else ast.walk(tree)
-    made = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign)]
-    return any(
-        node.value is not None and _is_large_deque(node.value)
-        for node in made
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if dotted(target).rpartition(".")[2] in drawn
-    )
-
-
-def _is_large_deque(value: ast.expr) -> bool:
-    if not isinstance(value, ast.Call):
-        return False
-    named = {each.arg: each.value for each in value.keywords}
-    if (factory := named.get("default_factory")) is not None:
-        # A field of a dataclass.
-        return dotted(factory).rpartition(".")[2] == "deque"
-    match named.get("maxlen", value.args[1] if len(value.args) > 1 else None):
-        case ast.Constant(value=int(places)) if places < LEAST_PLACES:
-            return False
-        case _:
-            return last(value) == "deque"
 
 
 def _back(window: Window, doing: Activity) -> tuple[float, float]:

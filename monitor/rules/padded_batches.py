@@ -30,12 +30,11 @@ Beyond the documents: their batches are pictures.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from typing import Final
 
-from whyidle.monitor.code.source import dotted, tree_of, variables
+from whyidle.monitor.code.rows import cuts
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -89,7 +88,7 @@ def detect(window: Window) -> Verdict:
     least, most = window.needed(_computes(window), Need.TRACE)
     # The user's files that the main thread was found in.
     files = {place.file for place in own(map(Place.at, window.job.lines), most=None)}
-    may_cut = any(map(_cuts, files))
+    may_cut = any(map(cuts, files))
     high = 1 - (1 - spare) ** 2
     if length <= LONGEST_MEASURED:
         high = min(BACK[1] * spare, high)
@@ -122,34 +121,6 @@ def _computes(window: Window) -> tuple[float, float] | None:
     if window.device == "cpu" and window.trace is not None:
         fixed = work_free(window.trace) + window.trace.in_calls(TABLE_GRADIENT)
     return max(0.0, most - fixed), most
-
-
-def _cuts(file: str) -> bool:
-    """Tell whether rows are cut to a length that is found out: ``ids = ids[:, :longest]``."""
-    tree = tree_of(file)
-    return tree is not None and any(map(_is_cut, ast.walk(tree)))
-
-
-def _is_cut(node: ast.AST) -> bool:
-    match node:
-        case ast.Call(func=ast.Attribute(value=rows, attr="narrow"), args=[_, _, to]):
-            return _to_a_length(rows, to)
-        case ast.Subscript(
-            value=rows,
-            slice=ast.Tuple(elts=[ast.Slice(), ast.Slice(lower=since, upper=to), *_]),
-            ctx=ast.Load(),
-        ):
-            ends = [each for each in (since, to) if each is not None]
-            return len(ends) == 1 and _to_a_length(rows, ends[0])
-        case _:
-            return False
-
-
-def _to_a_length(rows: ast.expr, length: ast.expr) -> bool:
-    # What belongs to the model is cut to the rows, and not they.
-    is_models = isinstance(rows, ast.Attribute) and dotted(rows).startswith("self.")
-    attributes = {x.attr for x in ast.walk(length) if isinstance(x, ast.Attribute)}
-    return bool(variables(length)) and not is_models and not attributes & {"shape", "size"}
 
 
 rule = Rule(

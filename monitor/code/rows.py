@@ -1,0 +1,76 @@
+"""Rows of a batch as the source has them: what they are drawn of, and whether they are cut."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Final
+
+from whyidle.monitor.code.source import callee, calls, dotted, last, tree_of, variables
+
+# Of fewer places the drawing itself takes the time (``benchmarks/unit_costs.py``).
+LEAST_PLACES: Final = 10_000
+_DRAWN_OF: Final = re.compile(r"random\.(sample|choices?)")
+
+
+def is_of_a_deque(file: str, line: int) -> bool:
+    """Tell whether samples are drawn there of what the same file makes a deque of many places.
+
+    NumPy makes an array of either first.
+    """
+    drawn = {
+        dotted(call.args[0]).rpartition(".")[2]
+        for call in calls(file, line)
+        if _DRAWN_OF.fullmatch(callee(call)) and call.args
+    } - {""}
+    tree = tree_of(file) if drawn else None
+    nodes = () if tree is None else ast.walk(tree)
+    made = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign)]
+    return any(
+        node.value is not None and _is_large_deque(node.value)
+        for node in made
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if dotted(target).rpartition(".")[2] in drawn
+    )
+
+
+def _is_large_deque(value: ast.expr) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    named = {each.arg: each.value for each in value.keywords}
+    if (factory := named.get("default_factory")) is not None:
+        # A field of a dataclass.
+        return dotted(factory).rpartition(".")[2] == "deque"
+    match named.get("maxlen", value.args[1] if len(value.args) > 1 else None):
+        case ast.Constant(value=int(places)) if places < LEAST_PLACES:
+            return False
+        case _:
+            return last(value) == "deque"
+
+
+def cuts(file: str) -> bool:
+    """Tell whether rows are cut to a length that is found out: ``ids = ids[:, :longest]``."""
+    tree = tree_of(file)
+    return tree is not None and any(map(_is_cut, ast.walk(tree)))
+
+
+def _is_cut(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=rows, attr="narrow"), args=[_, _, to]):
+            return _to_a_length(rows, to)
+        case ast.Subscript(
+            value=rows,
+            slice=ast.Tuple(elts=[ast.Slice(), ast.Slice(lower=since, upper=to), *_]),
+            ctx=ast.Load(),
+        ):
+            ends = [each for each in (since, to) if each is not None]
+            return len(ends) == 1 and _to_a_length(rows, ends[0])
+        case _:
+            return False
+
+
+def _to_a_length(rows: ast.expr, length: ast.expr) -> bool:
+    # What belongs to the model is cut to the rows, and not they.
+    is_models = isinstance(rows, ast.Attribute) and dotted(rows).startswith("self.")
+    attributes = {x.attr for x in ast.walk(length) if isinstance(x, ast.Attribute)}
+    return bool(variables(length)) and not is_models and not attributes & {"shape", "size"}
