@@ -72,12 +72,13 @@ def stamp(rules: Iterable[str]) -> str:
 @functools.cache
 def _stamp(codemods: tuple[str, ...]) -> str:
     texts: dict[str, str] = {}
-    left = ["_patching", "_findings", *codemods]
+    left = [f"fixes/{name}" for name in ("_patching", "_findings", *codemods)]
     while left:
         name = left.pop()
         if name not in texts:
-            texts[name] = (Path(fixes.__file__).parent / f"{name}.py").read_text()
-            left += re.findall(r"monitor\.fixes\.(\w+) import", texts[name])
+            texts[name] = (Path(fixes.__file__).parent.parent / f"{name}.py").read_text()
+            found = re.findall(r"monitor\.(fixes|code)\.(\w+) import", texts[name])
+            left += ["/".join(room) for room in found]
     return digest(*(texts[name] for name in sorted(texts)))
 
 
