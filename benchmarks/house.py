@@ -58,8 +58,8 @@ def gain_models(root: Path) -> int:
     """Return how many functions of signals turn what a fix saves into a gain."""
     trees = [ast.parse(path.read_text()) for path in sources(root, "signals")]
     functions = [x for tree in trees for x in tree.body if isinstance(x, ast.FunctionDef)]
-    public = (x for x in functions if x.name[0] != "_" and x.returns is not None)
-    return sum(ast.unparse(x.returns) == "Gain" for x in public if x.returns)
+    returned = (x.returns for x in functions if x.name[0] != "_")
+    return sum(each is not None and ast.unparse(each) == "Gain" for each in returned)
 
 
 def flags(root: Path) -> int:

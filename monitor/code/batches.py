@@ -1,4 +1,4 @@
-"""Rows of a batch as the source has them: what they are drawn of, and whether they are cut."""
+"""Batches as the source makes them: what samples are drawn of, and whether rows are cut."""
 
 from __future__ import annotations
 

@@ -23,8 +23,6 @@ from whyidle.monitor.demo.printed import printed
 
 # What a program, its recorder and the store get to come to an end.
 TO_END: Final = 30.0
-# To start, to import a framework, to compile.
-TO_START: Final = 120.0
 NO_STEPS: Final = 'no step could be told apart, and the program prints no "ms a step"'
 TOLD: Final = 8
 

@@ -105,7 +105,7 @@ def _on_cpu(window: Window) -> ComputeJson | None:
 
 
 def _mean(window: Window, metric: Metric) -> float | None:
-    values = [gpu.means[metric] for gpu in window.job.gpus if gpu.owned and metric in gpu.means]
+    values = [gpu.means[metric] for gpu in window.gpus if metric in gpu.means]
     return sum(values) / len(values) if values else None
 
 

@@ -101,7 +101,7 @@ def _environment(window: Window, summary: RunSummary | None) -> Iterator[tuple[s
     """Yield what the job ran in; no user and no host: a report is shown to others."""
     if summary is not None:
         yield from _of_run(summary)
-    models = [gpu.name for gpu in window.job.gpus if gpu.owned and gpu.name]
+    models = [gpu.name for gpu in window.gpus if gpu.name]
     if models:
         yield "GPUs", ", ".join(f"{models.count(n)}x {n}" for n in dict.fromkeys(models))
     elif window.device is not None:

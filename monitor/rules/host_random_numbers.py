@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.code.rows import is_of_a_deque
+from whyidle.monitor.code.batches import is_of_a_deque
 from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Evidence, Fix, Found, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule

@@ -34,7 +34,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from whyidle.monitor.code.rows import cuts
+from whyidle.monitor.code.batches import cuts
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,

@@ -53,7 +53,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.operators import PARAMETER, PER_OPERATOR_S, steps_in
+from whyidle.monitor.signals.operators import LAYERS, PARAMETER, PER_OPERATOR_S, steps_in
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
@@ -215,7 +215,7 @@ def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
         name = str(most["name"]).removeprefix("PjitFunction(").removesuffix(")")
         return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
     # Forward of each layer one of these is called; what goes back may be less, or nothing.
-    forward = trace.count(r"aten::(linear|convolution|bmm|baddbmm)")
+    forward = trace.count(LAYERS)
     backward = trace.count(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")
     ahead = forward + trace.count(r"aten::(addmm|matmul|mv|dot)")
     if 0 < ahead < backward - trace.count(r"MmBackward\d"):

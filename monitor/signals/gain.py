@@ -3,7 +3,7 @@
 Two work on a step, the main thread and the device. Side by side the slower one sets the pace; in
 turns they add up. Which of the two holds is seen only in part: the new step takes at least the
 longer of what is left of both, at most their sum, and never more than the old one. Where a CPU
-computes, both need its cores, and so do loaders: that is said here, and in no rule.
+computes, both need its cores. What a loader leaves of them ``input_starved`` says itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class Side(StrEnum):
 
 def busy(trace: Traced) -> float:
     """Return the share of the time in which the device works or copies."""
-    parts = (trace.share(part) for part in Slice if not part.idle)
-    return sum(part.value for part in parts if part is not None)
+    return trace.taken(*(part for part in Slice if not part.idle))
 
 
 def idle_slice(trace: Traced | None) -> Slice:
@@ -95,8 +94,8 @@ def _works(window: Window) -> tuple[float, float] | None:
     if account is not None and runs is not None and window.works_ahead:
         if trace is not None and not account.is_full:
             # An execution that is open computes while a thread runs; a wait for ranks needs none.
-            ranks = trace.share(Slice.EXPOSED_COMM)
-            most = runs + account.runs[Runner.MAIN_THREAD] + (ranks.value if ranks else 0.0)
+            ranks = trace.taken(Slice.EXPOSED_COMM)
+            most = runs + account.runs[Runner.MAIN_THREAD] + ranks
             known = [min(most, known[0])]
         # Other threads compute: side by side on all cores at best, one after the other at worst.
         # A trace is of a moment, and slows what it shows: what they run by the kernel counts too.
@@ -116,8 +115,7 @@ def _ahead(window: Window, waiting: float) -> Gain:
     if window.device == "gpu" or cores is None:
         return Gain(high / 2, high)
     # Or who waits for a CPU backend waits for work, also between two operations of it.
-    sync = trace.share(Slice.IDLE_SYNC)
-    work = max(work + (sync.value if sync else 0.0), min(waiting, 1.0))
+    work = max(work + trace.taken(Slice.IDLE_SYNC), min(waiting, 1.0))
     # A CPU backend of JAX computes in the calling thread where it has nothing else in hand, as
     # it has not when the host is the slower one.
     if host > work:
@@ -146,10 +144,9 @@ def _idle(window: Window) -> tuple[float, float]:
     """Return the least and the most of the time in which the job's GPU stands idle."""
     trace = window.gpu_trace
     if trace is not None:
-        parts = [trace.share(part) for part in Slice if part.idle]
-        share = min(1.0, sum(part.value for part in parts if part is not None))
+        share = min(1.0, trace.taken(*(part for part in Slice if part.idle)))
         return share, share
-    used = [g.means.get(m.GPU_UTILISATION) for g in window.job.gpus if g.owned]
+    used = [g.means.get(m.GPU_UTILISATION) for g in window.gpus]
     known = [share for share in used if share is not None]
     # A moment counts as used where any kernel ran in it: at least the rest is idle.
     return (1 - max(known) if known else 0.0), 1.0

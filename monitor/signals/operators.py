@@ -59,7 +59,7 @@ MIN_CALLS: Final = 3.0
 MAX_OPERATORS: Final = 60.0
 # Such an operator goes through a whole row by itself.
 _RECURRENT: Final = r"aten::(_thnn_\w+|lstm|gru|rnn_\w+|mkldnn_rnn_layer|_cudnn_rnn)"
-_LAYERS: Final = r"aten::(linear|convolution|bmm|baddbmm)"
+LAYERS: Final = r"aten::(linear|convolution|bmm|baddbmm)"
 # With a bias each layer has two parameters.
 _PARAMETERS: Final = 2
 
@@ -169,7 +169,7 @@ def small_calls(window: Window, trace: Traced) -> SmallCalls | None:
     added, steps = trace.count(PARAMETER), steps_in(trace)
     if not added or not steps or trace.count(_RECURRENT):
         return None
-    calls = _PARAMETERS * trace.count(_LAYERS) / added
+    calls = _PARAMETERS * trace.count(LAYERS) / added
     # Where the main thread is in a model, the loop may be in ``forward``.
     rows = () if window.host is None else window.host.rows
     inside = [(row, [x for x in row.frames if x.function == "forward"]) for row in rows]

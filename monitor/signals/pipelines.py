@@ -13,7 +13,6 @@ from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.signals.sampling import error_of
 from whyidle.monitor.signals.window import Window
 
-PARALLEL: Final = ("ParallelMap", "ParallelBatch", "ParallelInterleave")
 _CODE: Final = """\
 data = (
     data.shuffle(10_000)

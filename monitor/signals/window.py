@@ -370,8 +370,8 @@ class Window:
 
     def computes(self, framework: Framework) -> bool:
         """Tell whether it computes with it: of several some often only read its data."""
-        others = {*self._traced_frameworks} - {framework}
-        return self.uses(framework) and (framework in self._traced_frameworks or not others)
+        at_work = self._traced_frameworks or self.frameworks
+        return self.uses(framework) and framework in at_work
 
     @cached_property
     def device(self) -> Device | None:
