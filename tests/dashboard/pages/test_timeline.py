@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -165,14 +166,11 @@ def test_where_a_trace_names_no_line_that_of_the_runs_finding_is_shown(
 ) -> None:
     store = timelines.make(tmp_path)
     changed(store, "UPDATE trace SET header = json_set(header, '$.answer.where', json_array())")
-    place = {"file": "load.py", "line": 7, "function": "read<b>", "share": 0.4}
-    finding = {
-        "rule": "input_starved",
-        "title": "It waits",
-        "slice": "idle_input",
-        "where": [place],
-    }
-    monkeypatch.setattr(job, "diagnosis", lambda *_: {"findings": [finding]})
+    place = SimpleNamespace(file="load.py", line=7, function="read<b>", share=0.4)
+    finding = SimpleNamespace(
+        rule="input_starved", title="It waits", slice="idle_input", where=[place]
+    )
+    monkeypatch.setattr(job, "diagnosis", lambda *_: SimpleNamespace(findings=[finding]))
     shown = app(store, "timeline", at=GAP)
     assert "Lines that the run's finding names It waits" in shown.words
     assert "load.py:7 in read<b> 40%" in shown.words
