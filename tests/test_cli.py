@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.conftest import Monitor
+from tests.conftest import Monitor, lines
 from whyidle.monitor import commands
-from whyidle.monitor.cli import file_of
+from whyidle.monitor.cli import SECTIONS, file_of
 from whyidle.monitor.core.errors import Exit
 
 FILES = (m.name for m in pkgutil.iter_modules(commands.__path__) if m.name[0] != "_")
@@ -66,20 +66,72 @@ def test_the_help_of_a_command_ends_with_examples(name: str) -> None:
     assert f"monitor {name}" in (declared.epilog or "")
 
 
-def test_the_commands_are_there(monitor: Monitor) -> None:
+def test_every_command_is_listed_once_under_what_it_is_for(monitor: Monitor) -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == COMMANDS
     shown = monitor("--help").stdout
     assert all(f"\n  {name} " in shown for name in COMMANDS)
-    assert {"attach", "doctor", "prune", "ps", "run", "runs", "stop"} <= set(COMMANDS)
+    assert all(f"\n{section}:\n" in shown for section in SECTIONS)
+
+
+def test_no_description_is_cut_in_a_narrow_terminal(monitor: Monitor) -> None:
+    for group in ((), ("baseline",), ("fleet",)):
+        shown = monitor(*group, "--help", env={"COLUMNS": "80"}).stdout
+        assert "..." not in shown.partition("Options:")[2]
+
+
+WRONG = """
+atach 1               | There is no command 'atach'.                | Did you mean: monitor attach
+status                | There is no command 'status'.               | Did you mean: monitor ps
+4711                  | There is no command '4711'.                 | monitor attach 4711
+/dev/null             | There is no command '/dev/null'.            | monitor diagnose /dev/null
+xyzzy                 | There is no command 'xyzzy'.                | All commands: monitor --help
+fleet tp              | 'tp'                                        | See: monitor fleet --help
+attach --observ 1     | monitor attach has no option '--observ'.    | Did you mean --observe?  See:
+attach 1 --hz 99      | --hz: '99' is not a number from 0.1 to 10.  | See: monitor attach --help
+attach 1 --for 0      | --for: '0' is not a number above 0.         | See: monitor attach --help
+attach 1 --for nan    | --for: 'nan' is not a number above 0.       | See: monitor attach --help
+dashboard --port x    | 'x' is not a whole number from 1 to 65535.  | See: monitor dashboard --help
+prune --keep -1       | --keep: '-1' is not a whole number from 0 on. | See: monitor prune --help
+demo --framework m    | --framework: 'm' is not one of 'jax',       | See: monitor demo --help
+trace                 | monitor trace needs FILE...|DIR|PID.        | For instance: monitor trace
+stop 1 2              | Got unexpected extra argument (2).          | See: monitor stop --help
+"""
+
+
+@pytest.mark.parametrize("case", WRONG.strip().splitlines())
+def test_a_wrong_command_line_is_a_sentence_and_what_to_type(monitor: Monitor, case: str) -> None:
+    line, what, hint = (part.strip() for part in case.split(" | "))
+    done = monitor(*line.split())
+    assert done.returncode == Exit.USAGE
+    assert done.stdout == ""
+    said, next_step = done.stderr.splitlines()
+    assert said.startswith("monitor: ")
+    assert what in said
+    assert hint in next_step
 
 
 @pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["attach", "--nonsense"], ["attach", "1", "--hz", "99"]]
+    ("line", "error", "code"),
+    [
+        ("attach 999999999 --json", "gone", Exit.GONE),
+        ("ps --json --nope", "usage", Exit.USAGE),
+        ("diagnose nofile.json --format json", "usage", Exit.USAGE),
+        ("run --json -- no-such-command", "failed", 127),
+    ],
 )
-def test_a_wrong_command_line_has_code_2(monitor: Monitor, arguments: list[str]) -> None:
-    done = monitor(*arguments)
-    assert done.returncode == Exit.USAGE
-    assert done.stderr
-    assert done.stdout == ""
+def test_a_failure_is_json_where_json_was_asked_for(
+    monitor: Monitor, line: str, error: str, code: int
+) -> None:
+    done = monitor(*line.split())
+    assert done.returncode == code
+    (failure,) = lines(done.stdout)
+    assert (failure["error"], failure["exit"]) == (error, code)
+    assert done.stderr == f"monitor: {failure['why']}\n  {failure['hint']}\n"
+
+
+def test_the_json_of_a_job_is_not_ours(monitor: Monitor) -> None:
+    done = monitor("run", "--", "no-such-command", "--json")
+    assert (done.returncode, done.stdout) == (127, "")
 
 
 def test_no_home_is_a_sentence(monitor: Monitor, job: subprocess.Popen[str]) -> None:

@@ -13,7 +13,7 @@ from whyidle.monitor.app.take import Shot, take
 from whyidle.monitor.app.take_ranks import take_ranks
 from whyidle.monitor.core.contracts.trace import TakenJson, TraceJson
 from whyidle.monitor.core.defaults import TRACE_SECONDS
-from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem, answered
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.jsonl import line
@@ -71,7 +71,8 @@ def run(  # the options, by name
     _show(answer, Path(file).name, top, as_json=as_json)
     # Last: a full disk must not cost the answer.
     if number is not None or shot is not None:
-        _keep(analysis, answer, number, shot)
+        with answered():
+            _keep(analysis, answer, number, shot)
 
 
 def _of_ranks(
@@ -91,7 +92,8 @@ def _of_ranks(
     read = _read_ranks(files)
     _show(read.answer, Path(files[0]).name, top, as_json=as_json)
     if number is not None:
-        _keep_ranks(read, Path(files[0]), number)
+        with answered():
+            _keep_ranks(read, Path(files[0]), number)
         say(f"The ranks are kept with run {number}.", _SIDE_BY_SIDE.format(f" {number}"))
 
 
@@ -133,8 +135,9 @@ def _now_of_ranks(files: tuple[str, ...], seconds: float, top: int, *, as_json: 
         click.echo(line({**read.answer, "taken": found.as_json()}))
     else:
         _show(read.answer, found.folder.name, top, as_json=False)
-    _keep_ranks(read, found.folder, found.run, found.facts())
-    forget(database(), found.dropped)
+    with answered():
+        _keep_ranks(read, found.folder, found.run, found.facts())
+        forget(database(), found.dropped)
     where = "" if found.run is None else f" {found.run}"
     look = _SIDE_BY_SIDE.format(where)
     with Reader.open(database()) as reader:

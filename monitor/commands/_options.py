@@ -21,14 +21,44 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Finite(click.FloatRange):
     """A number in a range; nan is in none, though every comparison lets it through."""
 
+    name = "number"
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number."""
-        number = float(super().convert(value, param, ctx))
+        try:
+            number = float(super().convert(value, param, ctx))
+        except click.BadParameter:
+            number = math.nan
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no number to count with.", param, ctx)
+            self.fail(f"'{value}' is not a number{_range(self)}.", param, ctx)
         return number
+
+
+class Whole(click.IntRange):
+    """A whole number in a range."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            self.fail(f"'{value}' is not a whole number{_range(self)}.", param, ctx)
+
+
+def _range(numbers: click.IntRange | click.FloatRange) -> str:
+    """Return a range in words; without end on one side or both."""
+    least = (
+        "" if numbers.min is None else f" {'above' if numbers.min_open else 'from'} {numbers.min:g}"
+    )
+    most = "" if numbers.max is None else f" {'to' if least else 'up to'} {numbers.max:g}"
+    return f"{least}{most or (' on' if least and not numbers.min_open else '')}"
+
+
+PORT = Whole(1, 65535)
 
 
 def text(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:

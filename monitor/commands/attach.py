@@ -28,7 +28,7 @@ To be told of what is found:    monitor attach 4711 --notify ~/bin/tell-me"""
 @options.traces
 @options.quiet
 @click.option("--dashboard", is_flag=True, help="Show it as a web page too; it stays until Ctrl-C.")
-@click.option("--export", type=click.IntRange(1, 65535), metavar="PORT",
+@click.option("--export", type=options.PORT, metavar="PORT",
               help="Serve this host to Prometheus meanwhile; see `monitor export`.")  # fmt: skip
 @click.option("--notify", metavar="CMD", callback=options.text,
               help="Run CMD when a finding of high severity appears; it gets JSON on its standard"
@@ -39,7 +39,7 @@ To be told of what is found:    monitor attach 4711 --notify ~/bin/tell-me"""
 @options.as_json
 @options.implemented_by("attach", beside_a_job=True)
 def command() -> None:
-    """Watch a running job.
+    """Show why a running job leaves its GPU idle.
 
     Its GPUs and processes are read from outside: the driver's counters and /proc. Into each Python
     process with JAX, PyTorch or TensorFlow goes a small agent, a thread that measures what only the

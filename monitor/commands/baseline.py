@@ -16,17 +16,17 @@ Hold a change against it:    monitor run --gate main -- python train.py"""
 
 @click.group(epilog=_EPILOG)
 def command() -> None:
-    """Keep recordings to hold later ones against, by `monitor run --gate`.
+    """Save runs as a baseline that later ones are judged by.
 
-    A baseline is one file, and stays when its recordings are deleted. NAME is a word, or the path
-    of a file, which can be committed or carried to another machine.
+    `monitor run --gate` judges. A baseline is one file, and stays when its recordings are deleted.
+    NAME is a word, or the path of a file, which can be committed or carried to another machine.
     """
 
 
 @command.command()
 @click.argument("name")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--newest", type=click.IntRange(min=1), metavar="N", help="The newest N recordings.")
+@click.option("--newest", type=options.Whole(min=1), metavar="N", help="The newest N recordings.")
 @options.as_json
 @options.implemented_by("baseline", "save")
 def save() -> None:

@@ -22,12 +22,12 @@ In a test of your own:    monitor compare baseline last --fail-slower 5"""
 @options.as_json
 @options.implemented_by("compare")
 def command() -> None:
-    """Compare B with A: what got faster or slower, by how much beyond noise, and why.
+    """Compare two runs: what got faster or slower, and why.
 
-    A and B are recordings (a number, a label, or `last`) or trace files. Times are those of a step,
-    or, where the steps of one are not known, of a second. The brackets hold how much the steps vary
-    within these two recordings (95%), not how much one program varies from run to run: less than
-    3% is never called a difference.
+    By how much B differs from A, beyond noise. A and B are recordings (a number, a label, or
+    `last`) or trace files. Times are those of a step, or, where the steps of one are not known, of
+    a second. The brackets hold how much the steps vary within these two recordings (95%), not how
+    much one program varies from run to run: less than 3% is never called a difference.
 
     Where other programs on the machine held up one of the two more than the other, it is not
     certain whatever the steps say: record both again.

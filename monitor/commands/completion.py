@@ -17,4 +17,7 @@ fish:   monitor completion fish > ~/.config/fish/completions/monitor.fish"""
 @click.argument("shell", type=click.Choice(SHELLS))
 @options.implemented_by("completion")
 def command() -> None:
-    """Print what lets a shell complete commands and options, of `monitor` and of `whyidle`."""
+    """Print what lets your shell complete our commands.
+
+    It completes commands and options, of `monitor` and of `whyidle`.
+    """

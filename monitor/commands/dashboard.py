@@ -15,7 +15,7 @@ A recorded sample:      monitor dashboard --sample"""
 
 @click.command(epilog=_EPILOG)
 @click.argument("run", required=False, callback=options.text)
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N",
+@click.option("--port", type=options.PORT, metavar="N",
               help="Where it listens (default: 8765 if that is free, else any).")  # fmt: skip
 @click.option("--no-token", count=True, help="Let in everybody who can reach it.")
 @click.option("--base-path", default="", metavar="/PATH", callback=options.text,
@@ -30,7 +30,9 @@ A recorded sample:      monitor dashboard --sample"""
 @click.option("--sample", is_flag=True, help="Show the runs that come with the program.")
 @options.implemented_by("dashboard")
 def command() -> None:
-    """Show recordings as a web page: is the GPU busy, where does the time go, what to change.
+    """Show recordings, and what runs now, as a web page.
+
+    Is the GPU busy, where does the time go, and what should be changed?
 
     It opens RUN (its number, its label, or `last`); every other one can be chosen there. What runs
     is shown live. Only those who have the printed link can open the page, on this machine; Ctrl-C

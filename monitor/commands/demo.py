@@ -28,13 +28,13 @@ All there are:                      monitor demo --list"""
 @click.option("--seconds", type=options.Finite(min=LEAST), metavar="S",
               help="Train for so long, before and after (default: as long as the fault takes to"
               " show, 7 to 18).")  # fmt: skip
-@click.option("--rounds", type=click.IntRange(1, 20), default=1, show_default=True, metavar="N",
+@click.option("--rounds", type=options.Whole(1, 20), default=1, show_default=True, metavar="N",
               help="Run both sides so often, in turns: how sure the speed-up is.")  # fmt: skip
 @click.option("--no-dashboard", is_flag=True, help="Say nothing of the dashboard at the end.")
 @options.as_json
 @options.implemented_by("demo")
 def command() -> None:
-    """Run a small training job with a fault, then with the fix, and compare.
+    """Run a small job with a fault, then with its fix, and compare.
 
     Both are recorded as `monitor run` does: the fault is found with its line of code, the speed-up
     is predicted, the fix applied, and the speed-up measured here. Without FAULT three are shown.

@@ -24,7 +24,7 @@ One process:    monitor doctor 4711"""
 @options.as_json
 @options.implemented_by("doctor")
 def command() -> None:
-    """Check what works here.
+    """Check what works here, and whether you can attach.
 
     The driver, the GPUs and the store; with PID also what can be seen of that job, and which of the
     ways into it are open.

@@ -19,7 +19,7 @@ Record each job on a GPU:    monitor export --attach gpu"""
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--port", type=click.IntRange(1, 65535), default=EXPORT_PORT, show_default=True,
+@click.option("--port", type=options.PORT, default=EXPORT_PORT, show_default=True,
               metavar="N", help="Where it listens.")  # fmt: skip
 @click.option("--address", default=LOOPBACK, show_default=True, metavar="A",
               help="Another address of this machine to listen on.")  # fmt: skip

@@ -30,7 +30,7 @@ Is it faster, and the same?  monitor fix last --verify 'python train.py --steps 
               help="Run this with the code as it is and with the change, in turns.")  # fmt: skip
 @click.option("--check", metavar="CMD",
               help="With --verify: a command whose output must be the same with both.")  # fmt: skip
-@click.option("--turns", type=click.IntRange(2, 50), default=TURNS, show_default=True,
+@click.option("--turns", type=options.Whole(2, 50), default=TURNS, show_default=True,
               help="With --verify: how often each is run.")  # fmt: skip
 @click.option("--for", "seconds", type=options.Finite(min=1.0), default=SECONDS, metavar="S",
               show_default=True, help="With --verify: end each run after so long.")  # fmt: skip
@@ -42,7 +42,7 @@ Is it faster, and the same?  monitor fix last --verify 'python train.py --steps 
 @options.as_json
 @options.implemented_by("fix")
 def command() -> None:
-    """Print the change that mends what was found, as a diff of your source.
+    """Print the change that fixes what was found, as a diff.
 
     Only where the source proves that the change is right; else it says what stops it, and prints
     the advice. Without RULE: for every finding. Nothing is written into your files without --write.

@@ -15,7 +15,10 @@ What hosts lose:       monitor fleet top --url http://127.0.0.1:9090"""
 
 @click.group(epilog=_EPILOG)
 def command() -> None:
-    """Watch many hosts with a Prometheus server; each runs `monitor export`."""
+    """Watch many hosts with a Prometheus server.
+
+    Each host runs `monitor export`.
+    """
 
 
 @command.command("init", epilog=_EPILOG)
@@ -34,7 +37,7 @@ def command() -> None:
               help="Where `monitor` is on the hosts (default: where it is here).")  # fmt: skip
 @options.implemented_by("fleet", "init")
 def init() -> None:
-    """Write the configuration of a Prometheus server, and of its hosts, into DIR.
+    """Write what a Prometheus server and its hosts need into DIR.
 
     It gets what to scrape, recording rules, alerts (GPUs held and idle, memory held by nobody, lost
     GPUs, XIDs, throttling, slower steps, findings that last) and dashboards for Grafana. For the
@@ -58,7 +61,7 @@ def init() -> None:
 @options.as_json
 @options.implemented_by("fleet_top")
 def top() -> None:
-    """Show which jobs, causes, users, teams and hosts lose the most GPU-hours.
+    """Show who loses the most GPU-hours: jobs, users, hosts.
 
     A Prometheus server, or VictoriaMetrics, is asked once: what was lost, the energy and money of
     GPUs that were held and idle, jobs whose GPUs have done nothing for half an hour, alerts, hosts

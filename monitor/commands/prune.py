@@ -50,7 +50,7 @@ All but the newest ten:   monitor prune --keep 10"""
 @click.command(epilog=_EPILOG)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--older-than", type=Age(), metavar="AGE", help="Runs that ended before, e.g. 30d.")
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="All but the newest N.")
+@click.option("--keep", type=options.Whole(min=0), metavar="N", help="All but the newest N.")
 @click.option("--max-size", type=Size(), metavar="SIZE", help="The oldest, until SIZE is left.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

@@ -15,7 +15,7 @@ For another program:        monitor ps --json"""
 @options.as_json
 @options.implemented_by("ps")
 def command() -> None:
-    """List the jobs of this machine.
+    """List the jobs of this machine: who idles, can you attach.
 
     A job is a process on a GPU, or one that has JAX, PyTorch, TensorFlow or Julia loaded. For each:
     who runs it, on which GPUs, and how attaching would go about it (`monitor doctor PID` says why).

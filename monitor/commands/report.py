@@ -24,10 +24,10 @@ Of a trace file:         monitor report trace.json.gz --out report.html"""
 @click.option("--no-code", is_flag=True, help="Leave out the text of your code.")
 @options.implemented_by("report")
 def command() -> None:
-    """Write one file with all that is known of a job, to attach to an issue or to send.
+    """Write one file about a recording, to send to somebody.
 
-    It needs nothing else: no network, no other file. It has the account of a step, the findings
-    with the lines of your code, what else the loop does, where the main thread was, and the
-    environment. Secrets in the command and in the code are masked, and users and hosts are not
-    named; look at it before you send it.
+    All that is known of a job, to attach to an issue, say. It needs nothing else: no network, no
+    other file. It has the account of a step, the findings with the lines of your code, what else
+    the loop does, where the main thread was, and the environment. Secrets in the command and in the
+    code are masked, and users and hosts are not named; look at it before you send it.
     """

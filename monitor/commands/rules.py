@@ -16,7 +16,7 @@ The page of one:   monitor rules input_starved"""
 @options.as_json
 @options.implemented_by("rules")
 def command() -> None:
-    """List the faults that are looked for, or show the page of one.
+    """List the faults that are looked for, or explain one.
 
     A page says what the rule sees, why it costs, how to fix it, and when the rule is wrong.
     """

@@ -41,7 +41,7 @@ Against a baseline, in CI:   monitor baseline save main
     help="With --gate: it may be slower by so much (default: 3, the least, where both sides have"
     " three runs or more; else 10).",
 )
-@click.option("--repeat", type=click.IntRange(1, 100), default=1, metavar="N",
+@click.option("--repeat", type=options.Whole(1, 100), default=1, metavar="N",
               help="Run it N times, one after the other: the middle one is judged.")  # fmt: skip
 @click.option(
     "--annotate", is_flag=True, help="With --gate: annotate lines that are to blame, for GitHub."
@@ -49,9 +49,9 @@ Against a baseline, in CI:   monitor baseline save main
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @options.implemented_by("run")
 def command() -> None:
-    """Start a job and watch it.
+    """Start a job and watch it from its first moment.
 
-    The job is recorded from its first moment, and its exit code is ours. The agent is inside from
+    Its exit code is ours. The agent is inside from
     the first import of jax, torch or tensorflow on, in every process of the job.
 
     The job keeps the terminal: its output is its own, the summary comes on stderr when it ends.

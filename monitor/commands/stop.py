@@ -18,7 +18,7 @@ All of them:      monitor stop --all"""
 @options.as_json
 @options.implemented_by("stop")
 def command() -> None:
-    """End a recording in the background.
+    """End a recording that runs in the background.
 
     Without RUN, the only one that runs. Prints its summary; the job itself goes on.
     """

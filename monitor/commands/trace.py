@@ -18,7 +18,7 @@ TOP = 5
 @click.option("--perfetto", "out", type=click.Path(path_type=Path), metavar="OUT",
               help="Write OUT (.json or .json.gz), which ui.perfetto.dev opens.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite OUT.")
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N",
+@click.option("--port", type=options.PORT, metavar="N",
               help="Where XProf listens on 127.0.0.1 (default: any free port).")  # fmt: skip
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
 @options.implemented_by("trace_view")
@@ -56,13 +56,13 @@ A file named view:      monitor trace ./view"""
 
 @click.command(cls=FileFirst, epilog=_EPILOG)
 @click.argument("files", metavar="FILE...|DIR|PID", nargs=-1, required=True)
-@click.option("--top", type=click.IntRange(min=0), default=TOP, show_default=True, metavar="N",
+@click.option("--top", type=options.Whole(min=0), default=TOP, show_default=True, metavar="N",
               help="Kernels to list.")  # fmt: skip
 @click.option("--run", metavar="RUN", help="Keep it with this recording; see `monitor runs`.")
 @click.option("--seconds", type=options.Finite(min=0.0, min_open=True, max=MOST_TRACE_SECONDS),
               metavar="S",
               help=f"Of a process: at most so long (default: {TRACE_SECONDS:g}).")  # fmt: skip
-@click.option("--server", type=click.IntRange(1, 65535), metavar="PORT",
+@click.option("--server", type=options.PORT, metavar="PORT",
               help="Of a process: ask its own jax.profiler.start_server(PORT), for"
               f" {MOST_SERVER_SECONDS:g} s at most.")  # fmt: skip
 @click.option("--all-ranks", is_flag=True,
@@ -70,7 +70,7 @@ A file named view:      monitor trace ./view"""
 @options.as_json
 @options.implemented_by("trace")
 def command() -> None:
-    """Account for the time in a profiler's file, in those of all ranks, or of a running process.
+    """Account for the time in a trace, or take one now.
 
     FILE is a trace of the PyTorch profiler (Kineto JSON), of JAX and TensorFlow (XPlane), or of
     Nsight Systems (nsys export --type sqlite), also with .gz. Every nanosecond of each device is

@@ -25,7 +25,7 @@ Let it stay if it helps:  monitor try PID gc.freeze --keep"""
 @options.as_json
 @options.implemented_by("try_")
 def command() -> None:
-    """Try a change in a running job, and say what it gives.
+    """Try a change in a running job, and measure what it gives.
 
     The change is turned on and off in turns, for some steps each; neighbouring blocks are compared,
     and an interval says how sure the answer is. Then the job is as it was, also after Ctrl-C, a

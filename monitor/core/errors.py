@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from enum import IntEnum
 
 
@@ -27,6 +29,8 @@ class Problem(Exception):  # noqa: N818  a sentence for the user, not a defect o
     """A failure that the user can act on."""
 
     code: int = Exit.USAGE
+    # The command has printed its answer already.
+    is_answered: bool = False
 
     def __init__(self, what: str, next_step: str = "") -> None:
         super().__init__(what)
@@ -40,6 +44,16 @@ class Problem(Exception):  # noqa: N818  a sentence for the user, not a defect o
 
     def __str__(self) -> str:
         return f"{self.what}\n{self.next_step}" if self.next_step else self.what
+
+
+@contextlib.contextmanager
+def answered() -> Iterator[None]:
+    """What fails here comes after the answer, which stands alone on stdout."""
+    try:
+        yield
+    except Problem as problem:
+        problem.is_answered = True
+        raise
 
 
 class UsageProblem(Problem):
@@ -74,3 +88,4 @@ class NotJudged(Problem):
     """Most of the time is unknown (`--fail-on`), or who is slower (`--fail-slower`, `--gate`)."""
 
     code: int = Exit.NOT_JUDGED
+    is_answered = True

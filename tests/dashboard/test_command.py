@@ -143,8 +143,8 @@ def test_a_run_that_the_sample_has_not_is_not_looked_for_elsewhere(store: Path) 
     ("arguments", "says", "then"),
     [
         (["99"], "no recording '99'", "monitor runs"),
-        (["--run"], "No such option", ""),
-        (["--port", "0"], "0 is not in the range", ""),
+        (["--run"], "has no option '--run'", "See:"),
+        (["--port", "0"], "'0' is not a whole number from 1 to", "See:"),
         (["--address", "nowhere"], "not an address", "--address 127.0.0.1"),
         (["--address", "192.0.2.1"], "no such address", "Leave out --address"),
         (["--allow-host", "http://x"], "not a host name", "--allow-host gpu1"),
