@@ -19,6 +19,7 @@ import click
 
 from whyidle.monitor import commands
 from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
+from whyidle.monitor.core.paths import hand_over
 from whyidle.monitor.render.console import mute, open_what_is_closed, say
 
 DEBUG = "WHYIDLE_DEBUG"
@@ -32,7 +33,7 @@ def file_of(command: str) -> str:
 
 # What a person wants, and the commands for it, the usual first.
 SECTIONS = {
-    "Look": ("ps", "attach", "run", "dashboard", "runs", "stop"),
+    "Look": ("ps", "top", "attach", "run", "dashboard", "runs", "stop"),
     "Explain": ("diagnose", "trace", "compare", "rules", "demo"),
     "Fix": ("fix", "try"),
     "Share": ("report", "baseline", "mcp"),
@@ -166,6 +167,7 @@ def main() -> NoReturn:
         again = f"{DEBUG}=1 monitor {shlex.join(sys.argv[1:])}"
         defect = Problem(what, f"Please report it with what this prints: {again}")
         code = _fail(defect.with_code(Exit.DEFECT))
+    hand_over()
     sys.exit(code if isinstance(code, int) else Exit.OK)
 
 

@@ -8,14 +8,16 @@ import sys
 
 import click
 
-from whyidle.monitor.app import live_dashboard, record
+from whyidle.monitor.app import access, live_dashboard, record
 from whyidle.monitor.app import notify as notifying
 from whyidle.monitor.app.background import announcer, start
-from whyidle.monitor.app.jobs import find_jobs
+from whyidle.monitor.app.jobs import check_is_a_job, find_jobs
 from whyidle.monitor.app.ps import job_table
+from whyidle.monitor.attach import ladder
+from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.pace import unhurried
-from whyidle.monitor.core.paths import database
+from whyidle.monitor.core.paths import database, hand_over
 from whyidle.monitor.processes import by_name
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.requests import Wanted
@@ -51,6 +53,8 @@ def run(
     share = record.share_of(trace_share, no_trace=no_trace)
     told = None if notify is None else notifying.arguments(notify)
     target = _target(pid, start_ticks, wait=wait)
+    if not observe:
+        check_is_a_job(target)
     if background:
         if dashboard:
             raise live_dashboard.nowhere_to_say()
@@ -63,11 +67,15 @@ def run(
               observe=observe, any_user=any_user, trace_share=share, notify=notify,
               as_json=as_json)  # fmt: skip
         return
+    if not observe:
+        _say_if_closed(target)
     with unhurried():
         screen = record.screen(as_json=as_json, quiet=quiet, everything=everything)
     with _exporting(export), live_dashboard.beside(screen, wanted=dashboard) as opened:
         shown, at_the_end = notifying.beside(opened.screen, told)
         session = Session(database(), shown)
+        # Its user may look at it meanwhile.
+        hand_over()
         session.open_gpus(require=require_gpu)
         summary = session.record(
             Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
@@ -87,6 +95,13 @@ def run(
             opened.stay(summary.run.id, may_wait=sys.stdout.isatty() and not as_json)
     if session.stopped_by in {signal.SIGINT, signal.SIGHUP}:
         sys.exit(128 + session.stopped_by)
+
+
+def _say_if_closed(target: Target) -> None:
+    """Say before anything else what this machine or container keeps from us, and what opens it."""
+    why = access.closed(target.fs, str(target.pid))
+    if why is not None and ladder.best(ladder.rungs(target)).name == OUTSIDE:
+        say(f"{why.what} Meanwhile it is watched from outside.", why.next_step)
 
 
 def _exporting(port: int | None) -> contextlib.AbstractContextManager[None]:

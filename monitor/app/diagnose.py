@@ -9,6 +9,7 @@ import click
 
 from whyidle.monitor.app import debug_servers, windows
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
+from whyidle.monitor.core.contracts.trace import cut_off
 from whyidle.monitor.core.errors import Exit, UsageProblem
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.diagnosis import diagnose
@@ -34,6 +35,8 @@ def run(
         debug_servers.offer(found.window)
     if fail_on and found.worst and found.worst.rank <= Severity(fail_on).rank:
         raise SystemExit(Exit.FINDINGS)
+    if cut_off(answer.warnings):
+        raise SystemExit(Exit.PARTIAL)
     if fail_on and not found.is_known:
         raise diagnose.not_judged(found.window)
 

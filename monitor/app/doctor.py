@@ -12,21 +12,23 @@ from typing import Literal
 
 import click
 
+from whyidle.monitor.app import access
+from whyidle.monitor.app.jobs import check_is_a_job
 from whyidle.monitor.attach import ladder
-from whyidle.monitor.attach.answers import OUTSIDE
+from whyidle.monitor.attach.answers import OUTSIDE, Refusal
 from whyidle.monitor.attach.stack_reader.owner import CodeOwner
 from whyidle.monitor.attach.stack_reader.reader import StackReader
 from whyidle.monitor.attach.stack_reader.unreadable import Unreadable
 from whyidle.monitor.core import paths
 from whyidle.monitor.core.defects import LOG, logged
-from whyidle.monitor.core.errors import Exit, NoGpu, Problem, StorageProblem
+from whyidle.monitor.core.errors import Exit, NoGpu, Problem, StorageProblem, UsageProblem
 from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.core.reading import by_reason
 from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
-from whyidle.monitor.render import jsonl
+from whyidle.monitor.render import jsonl, numbers
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.sources.gpm import SHORTEST_INTERVAL
@@ -37,6 +39,8 @@ from whyidle.monitor.store import Reader, salvage
 State = Literal["ok", "warn", "fail"]
 GPU_SECONDS = 10.0
 TAKEN = "would be taken"
+CLOSED = "closed: "
+ANSWER = "attach"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,14 @@ def run(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json: boo
     for check in examine(target):
         checks.append(check)
         if not as_json:
-            click.echo(f"{check.state:<4}  {check.name:<18} {printable(check.detail)}")
-            if check.next_step:
-                click.echo(f"{'':<25}-> {printable(check.next_step)}")
+            # That one way in is closed is no fault where another is open.
+            mark = numbers.DASH if check.detail.startswith(CLOSED) else check.state
+            if check.name == ANSWER:
+                click.echo(f"\nYou can attach: {printable(check.detail)}")
+            else:
+                click.echo(f"{mark:<4}  {check.name:<18} {printable(check.detail)}")
+            for line in check.next_step.splitlines():
+                click.echo(f"{'':<25}-> {printable(line)}")
     if as_json:
         click.echo(jsonl.listing("doctors", [asdict(c) for c in checks]))
     failed = {c.name for c in checks if c.state == "fail"}
@@ -84,6 +93,9 @@ def _salvage(damaged: str, *, as_json: bool) -> None:
 def examine(target: Target | None, fs: ProcFs | None = None) -> Iterator[Check]:
     """Look at everything, one after the other."""
     fs = fs or ProcFs()
+    shut = access.closed(fs, "PID" if target is None else str(target.pid))
+    if shut is not None:
+        yield Check("running jobs", "warn", shut.what, shut.next_step)
     yield Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
     yield from _store()
     yield from _recorder_log()
@@ -94,6 +106,7 @@ def examine(target: Target | None, fs: ProcFs | None = None) -> Iterator[Check]:
     if target is not None:
         yield from _job(target, probe)
     probe.close()
+    yield _may_attach(target, shut)
 
 
 def _store() -> Iterator[Check]:
@@ -152,7 +165,7 @@ def _proc(fs: ProcFs) -> Check:
         "processes",
         "ok",
         f"your own processes can be watched{hidden}",
-        'Those of others: sudo "$(command -v monitor)" attach PID',
+        f"Those of others: {paths.as_root('attach PID')}",
     )
 
 
@@ -205,6 +218,25 @@ def _job(target: Target, probe: GpuProbe) -> Iterator[Check]:
     yield from _ways_in(target)
 
 
+def _may_attach(target: Target | None, shut: Refusal | None) -> Check:
+    """Return the answer that all of this is for, or the one thing to do."""
+    if target is None:
+        whose = "to every job" if os.geteuid() == 0 else "to your own jobs"
+        refused, yes = shut, f"yes, {whose} (monitor attach PID)"
+    else:
+        try:
+            check_is_a_job(target)
+        except UsageProblem as problem:
+            return Check(ANSWER, "warn", f"no. {problem.what}", problem.next_step)
+        rungs = ladder.rungs(target)
+        barred = [rung.refused for rung in rungs if rung.refused is not None]
+        refused = barred[-1] if ladder.best(rungs).name == OUTSIDE else None
+        yes = f"yes (monitor attach {target.pid})"
+    if refused is None:
+        return Check(ANSWER, "ok", yes)
+    return Check(ANSWER, "warn", f"from outside only. {refused.what}", refused.next_step)
+
+
 def _ways_in(target: Target) -> Iterator[Check]:
     """One line for each rung of the ladder: taken, open, or why it is closed."""
     rungs = ladder.rungs(target)
@@ -213,7 +245,7 @@ def _ways_in(target: Target) -> Iterator[Check]:
     for rung in rungs:
         if rung.refused is not None:
             detail, next_step = rung.refused.what, rung.refused.next_step
-            yield Check(f"attach {rung.name}", judged, f"closed: {detail}", next_step)
+            yield Check(f"attach {rung.name}", judged, f"{CLOSED}{detail}", next_step)
         elif rung.name == OUTSIDE:
             yield _from_outside(target, taken=taken is rung)
         else:

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import click
 
-from whyidle.monitor.app.jobs import Job, find_jobs
+from whyidle.monitor.app import access
+from whyidle.monitor.app.jobs import Job, Jobs, find_jobs
+from whyidle.monitor.app.recorded_now import Now, recorded_now
+from whyidle.monitor.attach.answers import OUTSIDE, Refusal
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import JsonObject
+from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.render import jsonl, numbers
+from whyidle.monitor.render.console import say
 from whyidle.monitor.render.tables import table
+
+NO_JOB: Final = "No job runs here: nothing on a GPU, no JAX, PyTorch, TensorFlow or Julia loaded."
+# Below this a GPU is said to idle: most of it is paid for and not used.
+IDLE_BELOW: Final = 0.5
+NOT_WATCHED: Final = "not watched"
+_NUMBERS: Final = frozenset({"", "pid", "gpu mem", "cores", "steps/s"})
+# Where a terminal has room for what else is known of a job, beside why it idles.
+WIDE: Final = 110
+# Of the name of a job, beside why it idles.
+LONGEST_NAME: Final = 24
 
 
 def run(*, as_json: bool) -> None:
     """List the jobs."""
-    found = find_jobs()
+    fs = ProcFs()
+    shut = access.closed(fs)
+    found = find_jobs(fs)
+    now = recorded_jobs()
     if as_json:
-        rows = [_row(job) for job in found.jobs]
+        rows = [_row(job, now) for job in found.jobs]
         click.echo(
             jsonl.line(
                 {
@@ -29,20 +52,42 @@ def run(*, as_json: bool) -> None:
             )
         )
         return
-    if found.jobs:
-        click.echo(job_table(found.jobs))
-    else:
-        click.echo(
-            "No job runs here: nothing on a GPU, no JAX, PyTorch, TensorFlow or Julia loaded."
-        )
-    for index, pid in found.strangers:
-        click.echo(f"GPU {index} is used by pid {pid}, which is not visible from here.", err=True)
+    if shut is not None:
+        say(shut.what, shut.next_step)
+    click.echo(job_table(found.jobs, now, shut) if found.jobs else NO_JOB)
+    for line in notes(found, shut):
+        click.echo(line, err=True)
+
+
+def recorded_jobs() -> dict[int, Now]:
+    """Return what recordings say now; a store that cannot be read says so elsewhere."""
+    try:
+        return recorded_now(database())
+    except StorageProblem:
+        return {}
+
+
+def notes(found: Jobs, shut: Refusal | None) -> Iterator[str]:
+    """Return why some cannot be entered, and what is not known, one line each."""
+    why: dict[str, list[str]] = {}
+    for job in found.jobs:
+        if job.not_inside is not None and shut is None:
+            pid = str(job.identity.key.pid)
+            reason = job.not_inside.replace(f"Process {pid} ", "it ").replace(
+                f"process {pid}", "it"
+            )
+            why.setdefault(reason, []).append(pid)
+    for reason, pids in why.items():
+        yield f"{', '.join(pids)} can only be watched from outside: {reason}"
+    for index, stranger in found.strangers:
+        yield f"GPU {index} is used by pid {stranger}, which is not visible from here."
     if found.gpu_problem:
-        click.echo(found.gpu_problem, err=True)
+        yield found.gpu_problem
 
 
-def _row(job: Job) -> JsonObject:
+def _row(job: Job, now: Mapping[int, Now]) -> JsonObject:
     who = job.identity
+    recorded = now.get(who.key.pid)
     return {
         "pid": who.key.pid,
         "start_ticks": who.key.start_ticks,
@@ -62,44 +107,66 @@ def _row(job: Job) -> JsonObject:
         ],
         "attach": job.attach,
         "attach_refused": job.refused or job.not_inside,
+        "gpu_utilization": job.busy,
+        "run": recorded and recorded.run,
+        "steps_per_s": recorded and recorded.steps_per_s,
     }
 
 
-def job_table(jobs: Sequence[Job], *, numbered: bool = False) -> str:
-    """Return the jobs as a table."""
+def job_table(
+    jobs: Sequence[Job],
+    now: Mapping[int, Now] = MappingProxyType({}),
+    shut: Refusal | None = None,
+    *,
+    numbered: bool = False,
+    why: bool = False,
+) -> str:
+    """Return the jobs as a table; numbered to choose from, or with what each loses most by."""
+    wide = not why or shutil.get_terminal_size((WIDE, 24)).columns >= WIDE
     rows = []
     for number, job in enumerate(jobs, 1):
         who = job.identity
-        shares = [r.get(m.PROCESS_SM_SHARE) for r in job.gpus.values()]
+        recorded = now.get(who.key.pid)
+        steps = None if recorded is None else recorded.steps_per_s
         memory = [r.get(m.PROCESS_GPU_MEMORY) for r in job.gpus.values()]
-        row = [
-            str(who.key.pid),
-            who.user,
-            ",".join(job.gpus) or numbers.DASH,
-            numbers.show(sum(v for v in memory if v is not None) or None, "bytes"),
-            numbers.show(max((s for s in shares if s is not None), default=None), "ratio"),
-            f"{job.cpu_share:.2f}",
-            numbers.size(job.rss),
-            numbers.duration(job.seconds),
-            job.refused or job.attach or numbers.DASH,
-            who.framework or "?",
-            who.script,
-        ]
-        rows.append([str(number), *row] if numbered else row)
-    titles = [
-        "pid",
-        "user",
-        "gpu",
-        "gpu mem",
-        "sm",
-        "cores",
-        "memory",
-        "time",
-        "attach",
-        "framework",
-        "job",
-    ]
-    right = "r  rrrrr"
-    return table(
-        ["", *titles] if numbered else titles, rows, right=("r" if numbered else "") + right
-    )
+        name = who.script + (f" ({min(who.frameworks)})" if who.frameworks else "")
+        held = numbers.show(sum(v for v in memory if v is not None) or None, "bytes")
+        cells = {
+            "": str(number) if numbered else None,
+            "pid": str(who.key.pid),
+            "user": who.user,
+            "gpu": ",".join(job.gpus) or numbers.DASH,
+            "busy": _busy(job.busy),
+            "gpu mem": held if wide else None,
+            "cores": f"{job.cpu_share:.2f}" if wide else None,
+            "steps/s": numbers.DASH if steps is None else numbers.amount(steps, ""),
+            "attach": _may_attach(job, shut),
+            "job": name[-LONGEST_NAME:] if why else name,
+            "why": _why(recorded) if why else None,
+        }
+        rows.append({title: cell for title, cell in cells.items() if cell is not None})
+    right = "".join("r" if title in _NUMBERS else " " for title in rows[0])
+    return table(list(rows[0]), [list(row.values()) for row in rows], right=right, sentence=why)
+
+
+def _busy(share: float | None) -> str:
+    shown = numbers.show(share, "ratio")
+    return f"{shown} idle" if share is not None and share < IDLE_BELOW else shown
+
+
+def _may_attach(job: Job, shut: Refusal | None) -> str:
+    """Answer whether attaching gets inside: yes, with sudo, or no."""
+    if job.refused is None and job.attach not in {None, OUTSIDE}:
+        return "yes"
+    by_root = job.refused is not None or (shut is not None and shut.next_step.startswith("sudo"))
+    return "sudo" if by_root else "no"
+
+
+def _why(recorded: Now | None) -> str:
+    if recorded is None:
+        return NOT_WATCHED
+    found = recorded.finding
+    if found is None:
+        return "nothing found yet"
+    gain = "" if found.get("expected") is None else f"{found['expected']:.1f}x: "
+    return f"{gain}{found['title']}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import asdict
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from whyidle.monitor.store.stored_traces import KeptTrace
 
 LONGEST_LABEL = 24
+DIED = "recorder died"
+# What a list says of a finding; `monitor diagnose` has the rest.
+_OF_FINDING = ("rule", "severity", "title", "expected")
 _NOTHING = "Nothing is recorded yet. Begin with: monitor attach PID"
 
 
@@ -38,10 +42,9 @@ def run(*, run: str | None, label: str | None, as_json: bool) -> None:
         click.echo(jsonl.listing("runs", []) if as_json else _NOTHING)
         return
     with Reader.open(path) as reader:
-        runs = reader.runs()
-        rows = [(r, r.is_recording) for r in runs]
+        rows = [(run, run.is_recording, reader.worst_finding(run.id)) for run in reader.runs()]
     if as_json:
-        click.echo(jsonl.listing("runs", [_row(r, running=running) for r, running in rows]))
+        click.echo(jsonl.listing("runs", [_row(*each) for each in rows]))
     else:
         click.echo(_table(rows) if rows else _NOTHING)
 
@@ -76,12 +79,13 @@ def _name(ref: str | None, text: str, *, as_json: bool) -> None:
     label = new_label(text)
     with Reader.open(database()) as reader:
         found = reader.find(ref)
+        worst = reader.worst_finding(found.id)
     if found.is_recording:
         client.set_label(database(), found.id, label or "")
     else:
         label_run(database(), found.id, label)
     if as_json:
-        row = _row(found, running=found.is_recording)
+        row = _row(found, found.is_recording, worst)
         click.echo(jsonl.listing("runs", [row | {"label": label}]))
     else:
         said = f"is called {label} now" if label else "has no label now"
@@ -108,7 +112,7 @@ def _listed(trace: KeptTrace) -> JsonObject:
 def _state(run: Run, *, running: bool) -> str:
     if running:
         return "recording"
-    return run.end_reason or "recorder died"
+    return run.end_reason or DIED
 
 
 def _seconds(run: Run) -> float:
@@ -116,7 +120,7 @@ def _seconds(run: Run) -> float:
     return max(0.0, end - run.started_ms) / 1000
 
 
-def _row(run: Run, *, running: bool) -> JsonObject:
+def _row(run: Run, running: bool, worst: Mapping[str, Any] | None) -> JsonObject:
     return {
         "run": run.id,
         "label": run.label,
@@ -132,6 +136,8 @@ def _row(run: Run, *, running: bool) -> JsonObject:
         "host": run.host,
         "hz": run.hz,
         "exit_code": run.exit_code,
+        "steps_per_s": run.steps_per_s,
+        "finding": worst and {name: worst.get(name) for name in _OF_FINDING},
     }
 
 
@@ -139,21 +145,31 @@ def _short(label: str) -> str:
     return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
 
 
-def _table(rows: list[tuple[Run, bool]]) -> str:
+def _result(run: Run, running: bool, worst: Mapping[str, Any] | None) -> str:
+    """Return what became of it: its pace, and what it loses most by."""
+    state = _state(run, running=running)
+    said = [state] if running or state == DIED else []
+    if run.steps_per_s is not None:
+        said.append(f"{numbers.amount(run.steps_per_s, '')} steps/s")
+    if worst is not None:
+        gain = "" if worst.get("expected") is None else f" {worst['expected']:.1f}x"
+        said.append(f"{worst['rule']}{gain}")
+    return ", ".join(said) or state
 
+
+def _table(rows: Sequence[tuple[Run, bool, Mapping[str, Any] | None]]) -> str:
     cells = []
-    for run, running in rows:
+    for run, running, worst in rows:
         known_end = running or run.ended_ms is not None
         cells.append(
             [
                 str(run.id),
                 _short(run.label or ""),
-                time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_ms / 1000)),
+                time.strftime("%m-%d %H:%M", time.localtime(run.started_ms / 1000)),
                 numbers.duration(_seconds(run)) if known_end else numbers.DASH,
-                _state(run, running=running),
-                run.framework or "",
+                _result(run, running, worst),
                 run.script or run.command or "",
             ]
         )
-    titles = ["run", "label", "started", "time", "state", "framework", "job"]
+    titles = ["run", "label", "started", "time", "result", "job"]
     return table(titles, cells, right="r  r")

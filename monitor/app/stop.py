@@ -9,7 +9,7 @@ from pathlib import Path
 
 from whyidle.monitor.app.record import show
 from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
-from whyidle.monitor.core.paths import database
+from whyidle.monitor.core.paths import as_root, database
 from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.store import Reader, Run
 
@@ -59,9 +59,7 @@ def _stop(run: Run) -> None:
         ended, _, _ = select.select([handle], [], [], STOP_SECONDS)
     except PermissionError:
         what = f"Run {run.id} is recorded by another user (pid {pid})."
-        raise NotPermitted(
-            what, f'End it as root: sudo "$(command -v monitor)" stop {run.id}'
-        ) from None
+        raise NotPermitted(what, f"End it as root: {as_root(f'stop {run.id}')}") from None
     finally:
         os.close(handle)
     if not ended:

@@ -11,9 +11,9 @@ import click
 
 from whyidle.monitor.app.take import Shot, take
 from whyidle.monitor.app.take_ranks import take_ranks
-from whyidle.monitor.core.contracts.trace import TakenJson, TraceJson
+from whyidle.monitor.core.contracts.trace import TakenJson, TraceJson, cut_off
 from whyidle.monitor.core.defaults import TRACE_SECONDS
-from whyidle.monitor.core.errors import StorageProblem, UsageProblem, answered
+from whyidle.monitor.core.errors import Exit, StorageProblem, UsageProblem, answered
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.jsonl import line
@@ -73,6 +73,8 @@ def run(  # the options, by name
     if number is not None or shot is not None:
         with answered():
             _keep(analysis, answer, number, shot)
+    if cut_off(answer["warnings"]):
+        raise SystemExit(Exit.PARTIAL)
 
 
 def _of_ranks(

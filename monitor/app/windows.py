@@ -6,6 +6,7 @@ import contextlib
 import signal
 from pathlib import Path
 
+from whyidle.monitor.app.jobs import check_is_a_job
 from whyidle.monitor.core.defaults import WATCH_SECONDS
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
@@ -149,6 +150,7 @@ def _watched(pid: str, seconds: float) -> str:
             f"There is no recording and no process {pid}.",
             "List them: monitor runs    monitor ps",
         ) from None
+    check_is_a_job(target)
     say(
         f"Process {pid} is not being recorded: watching it for {seconds:g} s.",
         "Ctrl-C ends that early.",

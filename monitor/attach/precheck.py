@@ -11,6 +11,7 @@ from pathlib import Path
 from whyidle.agents import wire
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.attach.payload import OLDEST_PYTHON
+from whyidle.monitor.core import paths
 from whyidle.monitor.processes.process import PYPY
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
@@ -105,7 +106,7 @@ def _is_our_child(target: Target) -> bool:
 
 def as_root(target: Target) -> str:
     """Return the command that attaches as root."""
-    return f'sudo "$(command -v monitor)" attach {target.pid}'
+    return paths.as_root(f"attach {target.pid}")
 
 
 def _gone(target: Target) -> Refusal | None:
@@ -168,7 +169,7 @@ def _waits(target: Target) -> Refusal | None:
 def _closed(target: Target) -> Refusal | None:
     if target.maps and target.exe is not None:
         return None
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and not may_trace(target.fs):
         return lacks_right(target)
     return Refusal(
         f"The memory of process {target.pid} is protected: it may not be looked into.",

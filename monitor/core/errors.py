@@ -19,6 +19,7 @@ class Exit(IntEnum):
     STORAGE = 6
     NOT_JUDGED = 7
     WORSE = 8
+    PARTIAL = 9
     # BSD's "internal software error": none of our codes, so scripts never take it for a result.
     DEFECT = 70
     HUNG_UP = 129

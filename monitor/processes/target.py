@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from whyidle.monitor.core.errors import NotPermitted, TargetGone, UsageProblem
+from whyidle.monitor.core.paths import as_root
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe, python_of, user_of
 from whyidle.monitor.processes.procfs import ProcFs, Stat, files_in
 
@@ -120,5 +121,5 @@ def _check_watchable(target: Target, stat: Stat) -> None:
     if os.geteuid() not in {0, target.owner}:
         raise NotPermitted(
             f"Process {pid} ({stat.name}) belongs to {user_of(target.fs, pid)}, not to you.",
-            f'Watch it as that user or as root: sudo "$(command -v monitor)" attach {pid}',
+            f"Watch it as that user or as root: {as_root(f'attach {pid}')}",
         )

@@ -127,7 +127,10 @@ def check_is_no_keeper(named: ProcessKey, stats: Mapping[int, Stat]) -> None:
     """Raise where nothing below it has to do with each other."""
     name = stats[named.pid].name if named.pid in stats else ""
     if named.pid == FIRST_PROCESS or name in KEEPERS:
-        raise UsageProblem(f"{named.pid} ({name}) keeps this machine running, it is no job.", _SEE)
+        raise UsageProblem(
+            f"Process {named.pid} ({name}) is not a training job: it keeps this machine running.",
+            _SEE,
+        )
 
 
 def at_or_below(

@@ -36,5 +36,5 @@ def say(what: str, next_step: str = "") -> None:
     """
     with contextlib.suppress(OSError):
         click.echo(f"monitor: {printable(what)}", err=True)
-        if next_step:
-            click.echo(f"  {printable(next_step)}", err=True)
+        for line in next_step.splitlines():
+            click.echo(f"  {printable(line)}", err=True)

@@ -18,6 +18,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     OverheadJson,
 )
 from whyidle.monitor.core.contracts.ranks import SeenRanksJson
+from whyidle.monitor.core.contracts.trace import cut_off
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.render import finding_text
@@ -51,9 +52,9 @@ def screen(answer: DiagnosisJson, *, console: Console | None = None) -> str:
 
 def page(answer: DiagnosisJson, width: int) -> Group:
     """Return the parts of the page, separated by empty lines."""
-    parts: list[RenderableType] = [
-        Text(f"{printable(answer.target)}: {verdict(answer)}", style="bold")
-    ]
+    cut = cut_off(answer.warnings)
+    first = Text(f"{printable(answer.target)}: {verdict(answer)}", style="bold")
+    parts: list[RenderableType] = [Group(Text(f"! {printable(cut)}"), first) if cut else first]
     budget = answer.budget
     if budget is None:
         parts.append(Text(f"Where the time goes is not known: {answer.unknown['budget']}."))
@@ -67,8 +68,8 @@ def page(answer: DiagnosisJson, width: int) -> Group:
     if computes and _is_of_gpu(computes):
         parts.append(Group(*_compute(computes, width)))
     parts.extend(Group(*_finding(each, width)) for each in answer.findings)
-    if answer.failed or answer.warnings:
-        parts.append(Group(*_warnings(answer, width)))
+    if warnings := list(_warnings(answer, width, without=cut)):
+        parts.append(Group(*warnings))
     if answer.not_checked:
         parts.append(Group(*_not_checked(answer.not_checked, width)))
     if said := overhead(answer.overhead):
@@ -241,10 +242,11 @@ def _compute(compute: ComputeJson, width: int) -> Iterator[Text]:
         yield _line(text, width)
 
 
-def _warnings(answer: DiagnosisJson, width: int) -> Iterator[Text]:
+def _warnings(answer: DiagnosisJson, width: int, without: str | None) -> Iterator[Text]:
     """Return the warnings about the trace, and the rules that failed."""
     for text in answer.warnings:
-        yield _line(f"! {text}", width)
+        if text != without:
+            yield _line(f"! {text}", width)
     for rule, why in answer.failed.items():
         yield _line(f"! {rule} failed, a defect of whyidle: {why}", width)
 

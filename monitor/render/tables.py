@@ -10,10 +10,13 @@ from whyidle.monitor.render.escape import printable
 GAP = "  "
 
 
-def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> str:
+def table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "", sentence: bool = False
+) -> str:
     """Return rows under their titles; the last column is cut to the terminal's width.
 
-    It is cut on the left, since the end of a path says more than its beginning.
+    It is cut on the left, since the end of a path says more than its beginning; a sentence on the
+    right.
 
     ``right`` has one letter per column: ``r`` aligns it right.
     """
@@ -33,6 +36,8 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = 
             cell.rjust(width) if right[i : i + 1] == "r" else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row[:-1], widths[:-1], strict=True))
         ]
-        tail = row[-1] if len(row[-1]) <= last else "…" + row[-1][1 - last :]
+        tail = row[-1]
+        if len(tail) > last:
+            tail = f"{tail[: last - 1]}…" if sentence else "…" + tail[1 - last :]
         lines.append(GAP.join([*cells, tail]).rstrip())
     return "\n".join(lines)

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from whyidle.monitor.core.contracts.trace import BudgetJson, DeviceJson, TraceJson
+from whyidle.monitor.core.contracts.trace import BudgetJson, DeviceJson, TraceJson, cut_off
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render.activity import collectives, copies, kernels
 from whyidle.monitor.render.budget import (
@@ -69,7 +69,8 @@ def _knows_blocks(encoding: str) -> bool:
 def page(answer: TraceJson, *, name: str, top: int, width: int) -> Group:
     """Return the parts of the page, separated by empty lines."""
     budget = answer["budget"]
-    parts: list[RenderableType] = [head(answer, name)]
+    cut = cut_off(answer["warnings"])
+    parts: list[RenderableType] = [Group(*_warnings([cut] if cut else []), head(answer, name))]
     if total_of(budget):
         parts.append(bar(budget, width))
         parts.append(Group(*legend(budget, _of_a_step(answer), width, len(answer["devices"]))))
@@ -78,8 +79,8 @@ def page(answer: TraceJson, *, name: str, top: int, width: int) -> Group:
     several = answer.get("ranks")
     parts += devices(answer["devices"], width) if several is None else ranks(several, width)
     parts += [*kernels(answer, top, width), *copies(answer, width), *collectives(answer, width)]
-    if answer["warnings"]:
-        parts.append(Group(*_warnings(answer["warnings"])))
+    if more := [text for text in answer["warnings"] if text != cut]:
+        parts.append(Group(*_warnings(more)))
     return Group(parts[0], *(Padding(part, (1, 0, 0, 0)) for part in parts[1:]))
 
 

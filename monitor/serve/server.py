@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
@@ -41,6 +42,11 @@ def run(*, http_port: int | None, allow_actions: bool) -> None:
     server = build(allow_actions=allow_actions)
     try:
         if http_port is None:
+            if sys.stdin.isatty():
+                say(
+                    "This is a server for coding agents, and waits for one on its standard input.",
+                    "Have yours start it: its command is `monitor mcp`. Ctrl-D ends it.",
+                )
             server.run("stdio")
             return
         secret, path = http.token()

@@ -121,7 +121,10 @@ class Window:
     @property
     def warnings(self) -> list[str]:
         """What a reader must know of the trace that everything rests on, and of its idle time."""
-        said = [] if self.trace is None else list(self.trace.answer.get("warnings", ()))
+        # A file that says too little says why.
+        alone = self.traces[0] if self.kind == "file" and self.traces else None
+        trace = self.trace or alone
+        said = [] if trace is None else list(trace.answer.get("warnings", ()))
         if self._blended is not None:
             # What is seen beside the trace explains what nothing in it did.
             said = [text for text in said if not text.startswith(UNEXPLAINED)]

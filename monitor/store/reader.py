@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from whyidle.monitor.core.contracts.trace import StoredTraceJson
 from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store import connect, schema, series, subjects, summary, totals
 from whyidle.monitor.store.records import (
@@ -108,15 +109,30 @@ class Reader:
         return [each for each in said if each is not None and each.get("state") == "found"]
 
     @_in_words
+    def worst_finding(self, run: int) -> Mapping[str, Any] | None:
+        """Return the one of them that matters most."""
+        order = [str(each) for each in Severity]
+        return min(
+            self.findings(run),
+            key=lambda each: (order.index(each["severity"]), -(each.get("expected") or 0.0)),
+            default=None,
+        )
+
+    @_in_words
     def run(self, run: int) -> Run | None:
         """Return one recording."""
         return next(iter(self._rows(Run, "run", "id = ?", run)), None)
 
     @_in_words
     def find(self, ref: str) -> Run:
-        """Return the recording named by an id, a label or ``last``; for a label, the newest."""
+        """Return the recording named by an id, a label or ``last``; for a label, the newest.
+
+        The last is that of a job: a pid that was mistyped does not stand in its way.
+        """
         if ref == LAST:
             found = self._rows(Run, "run", "1 ORDER BY id DESC LIMIT 1")
+            if found and not found[0].is_of_a_job:
+                found = [run for run in reversed(self.runs()) if run.is_of_a_job][:1] or found
         else:
             # SQLite's integers end at 19 digits.
             number = int(ref) if ref.isdecimal() and len(ref) < 19 else None

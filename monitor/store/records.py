@@ -73,6 +73,26 @@ class Run(NewRun):
         )
         return self.ended_ms is None and bool(recorder.lives())
 
+    @property
+    def is_of_a_job(self) -> bool:
+        """Whether a job was recorded: that we started, or with a framework, GPUs or steps."""
+        return (
+            self.ended_ms is None
+            or self.exit_code is not None
+            or self.framework is not None
+            or bool((self.info or {}).get("gpus"))
+            or self.steps_per_s is not None
+        )
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """How many steps a second the job made, by the first of its processes that counted some."""
+        processes = (self.info or {}).get("processes", ())
+        for counted in (each.get("counted") or {} for each in processes):
+            if counted.get("steps") and counted.get("step_sum_ns"):
+                return float(counted["steps"] / counted["step_sum_ns"] * 1e9)
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:

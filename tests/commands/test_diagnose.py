@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from tests.commands.test_trace import check_budget
 from tests.commands.tracefiles import kineto
-from tests.conftest import Monitor, lines
+from tests.conftest import ROOT, Monitor, lines
 from whyidle.monitor import rules
 from whyidle.monitor.commands.rules import command as listing
 from whyidle.monitor.core.errors import Exit
@@ -255,3 +256,25 @@ def test_a_rule_that_is_spelt_wrong(monitor: Monitor) -> None:
     done = monitor("rules", "input_starve")
     assert done.returncode == Exit.USAGE
     assert "monitor rules input_starved" in done.stderr
+
+
+@pytest.mark.parametrize("share", [0.05, 0.7])
+@pytest.mark.parametrize("command", ["trace", "diagnose"])
+@pytest.mark.parametrize(
+    "file", ["kineto/cpu_plain.json.gz", "xplane/cpu_marked_frames.xplane.pb.gz"]
+)
+def test_a_file_that_is_cut_off_says_so_first(
+    monitor: Monitor, tmp_path: Path, file: str, command: str, share: float
+) -> None:
+    whole = gzip.decompress((ROOT / "tests" / "data" / "traces" / file).read_bytes())
+    cut = tmp_path / f"cut{''.join(Path(file).suffixes[:-1])}"
+    cut.write_bytes(whole[: int(len(whole) * share)])
+    done = monitor(command, cut)
+    assert done.stdout.startswith("! The file is cut off")
+    assert done.stdout.count("cut off") == 1
+    assert done.returncode == Exit.PARTIAL
+    answer = monitor(command, cut, "--json")
+    assert answer.returncode == Exit.PARTIAL
+    assert any("The file is cut off" in text for text in lines(answer.stdout)[0]["warnings"])
+    cut.write_bytes(whole)
+    assert monitor(command, cut).returncode == Exit.OK

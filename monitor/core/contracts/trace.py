@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from collections.abc import Iterable
+from typing import Final, NotRequired, TypedDict
 
 # An object whose keys are data: the columns of metrics, facts of a framework.
 JsonObject = dict[str, object]
 Unknown = dict[str, str]
+# How the warning of a file that ends early begins, whatever its format.
+CUT_OFF: Final = "The file is cut off"
+
+
+def cut_off(warnings: Iterable[str]) -> str | None:
+    """Return the warning that a file ends early: all else that is said is of a part of it."""
+    return next((text for text in warnings if text.startswith(CUT_OFF)), None)
 
 
 class AccountJson(TypedDict):

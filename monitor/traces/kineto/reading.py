@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from whyidle.monitor.core.contracts.trace import CUT_OFF
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces.kineto.assemble import assemble
 from whyidle.monitor.traces.kineto.document import DamageError, Document, NoEventsError, Piece
@@ -91,9 +92,9 @@ def _warnings(trace: Trace, rows: Rows, document: Document, ended: str) -> list[
 
 def _left_out(rows: Rows, document: Document, ended: str) -> Iterator[str]:
     if ended:
-        yield f"The file was read up to event {rows.events:,} only: {ended}."
+        yield f"{CUT_OFF} after event {rows.events:,}: {ended}."
     elif document.cut_off:
-        yield f"The file is cut off after event {rows.events:,}: what follows is missing."
+        yield f"{CUT_OFF} after event {rows.events:,}: what follows is missing."
     if document.damaged:
         yield f"{_count(document.damaged, 'place')} of the file could not be read: it is damaged."
     if document.escaped:

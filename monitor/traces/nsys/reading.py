@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from whyidle.monitor.core.contracts.trace import CUT_OFF
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.nsys.assemble import assemble
@@ -120,7 +121,7 @@ def read(source: Source, progress: Progress | None = None) -> Trace:
         reader.read(source, progress)
         trace = reader.trace()
     if database.cut_off:
-        reader.warnings.insert(0, "The file is damaged or cut off: what could be read counts.")
+        reader.warnings.insert(0, f"{CUT_OFF} or damaged: what could be read counts.")
     trace.warnings = [*reader.warnings, *_odd(reader.rows), *trace.warnings]
     trace.warnings += [*_of_graphs(reader), *_of_journal(source), *_of_cuda(reader.rows)]
     return trace

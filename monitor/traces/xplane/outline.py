@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from whyidle.monitor.core.contracts.trace import CUT_OFF
 from whyidle.monitor.core.protobuf import BYTES, VARINT, Damaged, Field, fields, signed, text
 from whyidle.monitor.traces.stream import Stream
 from whyidle.monitor.traces.xplane.cursor import Cursor
@@ -21,7 +22,7 @@ _WARNINGS: Final = 100
 _EVENT: Final = 0x22
 # How XLA's collector of GPU events ends its warning, once for each reason.
 _DROPPED: Final = re.compile(r"\b(\d{1,18}) events (?:were )?dropped\b")
-_CUT: Final = "The file is cut off: what is missing is left out."
+_CUT: Final = f"{CUT_OFF}: what is missing is left out."
 
 
 class Outliner:
