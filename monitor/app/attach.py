@@ -15,13 +15,13 @@ from whyidle.monitor.app.jobs import check_is_a_job, find_jobs
 from whyidle.monitor.app.ps import job_table
 from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.answers import OUTSIDE
-from whyidle.monitor.core.errors import TargetGone, UsageProblem
+from whyidle.monitor.core.errors import Exit, TargetGone, UsageProblem
 from whyidle.monitor.core.pace import unhurried
 from whyidle.monitor.core.paths import database, hand_over
 from whyidle.monitor.processes import by_name
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.requests import Wanted
-from whyidle.monitor.recording.session import Session
+from whyidle.monitor.recording.session import Keys, Session
 from whyidle.monitor.render.console import mute, say
 
 _NEXT = "Start one with: monitor run -- python train.py    or name any process: monitor attach PID"
@@ -73,7 +73,7 @@ def run(
         screen = record.screen(as_json=as_json, quiet=quiet, everything=everything)
     with _exporting(export), live_dashboard.beside(screen, wanted=dashboard) as opened:
         shown, at_the_end = notifying.beside(opened.screen, told)
-        session = Session(database(), shown)
+        session = Session(database(), shown, keys=screen if isinstance(screen, Keys) else None)
         # Its user may look at it meanwhile.
         hand_over()
         session.open_gpus(require=require_gpu)
@@ -93,8 +93,8 @@ def run(
             mute()
         if session.stopped_by is None:
             opened.stay(summary.run.id, may_wait=sys.stdout.isatty() and not as_json)
-    if session.stopped_by in {signal.SIGINT, signal.SIGHUP}:
-        sys.exit(128 + session.stopped_by)
+    if session.stopped_by == signal.SIGHUP:
+        sys.exit(Exit.HUNG_UP)
 
 
 def _say_if_closed(target: Target) -> None:

@@ -20,7 +20,13 @@ from whyidle.monitor.render.places import Repository
 
 
 def run(
-    *, target: str, fail_on: str | None, seconds: float | None, written: str | None, as_json: bool
+    *,
+    target: str,
+    fail_on: str | None,
+    seconds: float | None,
+    written: str | None,
+    everything: bool,
+    as_json: bool,
 ) -> None:
     """Print the findings; end as --fail-on asks for."""
     if as_json and written not in {None, "json"}:
@@ -28,7 +34,7 @@ def run(
     found = diagnose.diagnose(windows.of(target, seconds))
     answer = diagnose.as_json(found)
     if written is None and not as_json:
-        click.echo(screen(answer), color=True)
+        click.echo(screen(answer, everything=everything), color=True)
     elif text := _written(answer, written or "json"):
         click.echo(text)
     if any(each.rule.id == "job_stands_still" for each in found.findings):

@@ -43,10 +43,15 @@ def screen(*, as_json: bool, quiet: bool, everything: bool) -> Screen:
     return screens.PlainLines(everything=everything)
 
 
-def show(summary: RunSummary, *, as_json: bool, err: bool = False) -> None:
-    """Print the summary of a recording."""
+def show(
+    summary: RunSummary, *, as_json: bool, err: bool = False, everything: bool = False
+) -> None:
+    """Print the end of a recording, or everything that is known of it."""
     # As above: `monitor run` starts its job first.
-    from whyidle.monitor.render import jsonl, plain  # noqa: PLC0415
+    from whyidle.monitor.render import ending, jsonl, plain  # noqa: PLC0415
 
-    text = jsonl.line(jsonl.summary_object(summary)) if as_json else plain.summary_page(summary)
+    if as_json:
+        text = jsonl.line(jsonl.summary_object(summary))
+    else:
+        text = plain.summary_page(summary) if everything else ending.page(summary)
     click.echo(text, err=err)

@@ -61,7 +61,7 @@ def _one(ref: str, *, as_json: bool) -> None:
         listed = [_listed(trace) for trace in traces]
         click.echo(jsonl.line(asdict(jsonl.summary_object(summary)) | {"traces": listed}))
         return
-    show(summary, as_json=False)
+    show(summary, as_json=False, everything=True)
     for trace in traces:
         is_there = os.path.exists(trace.path)  # noqa: PTH110  a folder may be closed to us
         command = "dashboard" if trace.format == "ranks" else "trace view"

@@ -205,7 +205,7 @@ def _keep(analysis: Analysis, answer: TraceJson, run: int | None, shot: Shot | N
 def _kept(shot: Shot, where: str) -> str:
 
     held = shot.taken.held_ns
-    stood = f"The job stood still for {held / 1e6:.0f} ms. " if held is not None else ""
+    stood = f"The job paused for {held / 1e6:.0f} ms. " if held is not None else ""
     others = "those taken without a run" if shot.run is None else "a run's own"
     return f"{stood}The trace is kept{where}; of {others} the last {MOST_FILES} are"
 

@@ -32,6 +32,9 @@ For a code host:         monitor diagnose last --format sarif > whyidle.sarif"""
               help="Print it for others: json (as --json), sarif (2.1.0), github (annotations of"
               " GitHub Actions), markdown (a comment). Paths are those in the repository around"
               " the current folder.")  # fmt: skip
+@click.option("--all", "everything", is_flag=True,
+              help="Also the names of the rules, how sure each finding is, and what was not"
+              " checked.")  # fmt: skip
 @options.as_json
 @options.implemented_by("diagnose")
 def command() -> None:

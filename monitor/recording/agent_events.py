@@ -61,7 +61,7 @@ def how(tracked: TrackedProcess) -> str:
     if method == RUN:
         return f"{who(tracked)} has the agent inside since `monitor run`."
     stops = tracked.outcome.stops_ms if tracked.outcome else ()
-    stood = f"; it stood still {stood_still(stops)}" if stops else ""
+    stood = f"; it paused for {stood_still(stops)}" if stops else ""
     if rank_of(tracked) is not None:
         return f"{who(tracked)}: the agent went in by {method}{stood}."
     return f"The agent went into process {tracked.key.pid} by {method}{stood}."

@@ -64,7 +64,7 @@ class Waker:
     def __init__(self, pid: int) -> None:
         self.signal: signal.Signals | None = None
         self._handlers: dict[int, Any] = {}
-        self._bell: tuple[int, Callable[[], None]] | None = None
+        self._bells: dict[int, Callable[[], None]] = {}
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._reader, select.POLLIN)
@@ -88,6 +88,11 @@ class Waker:
         self.signal = signal.Signals(number)
         self.stop()
 
+    def stop_as(self, number: signal.Signals) -> None:
+        """Stop as if this signal had come."""
+        self.signal = number
+        self.stop()
+
     def stop(self) -> None:
         """End the wait, now and from then on. May be called from a signal handler."""
         # A full pipe wakes us as well.
@@ -96,16 +101,21 @@ class Waker:
 
     def answer(self, handle: int, serve: Callable[[], None]) -> None:
         """Call this whenever a descriptor can be read while we wait; the tick stays on time."""
-        self._bell = handle, serve
+        self._bells[handle] = serve
+
+    def ignore(self, handle: int) -> None:
+        """Hear of this descriptor no more."""
+        self._bells.pop(handle, None)
 
     def wait(self, seconds: float) -> Wake:
         """Wait at most this long."""
         end = time.monotonic() + seconds
         ready = self._wait(seconds)
         for _ in range(MOST_RINGS):
-            if self._bell is None or ready != {self._bell[0]}:
+            if not ready or not ready <= self._bells.keys():
                 break
-            self._bell[1]()
+            for handle in ready:
+                self._bells[handle]()
             ready = self._wait(end - time.monotonic())
         else:
             ready = self._wait(end - time.monotonic(), deaf=True)
@@ -120,13 +130,13 @@ class Waker:
 
     def _wait(self, seconds: float, *, deaf: bool = False) -> set[int]:
         """Return what can be read, once something can or the time is up."""
-        bell = None if self._bell is None or deaf else self._bell[0]
-        if bell is not None:
+        bells = () if deaf else tuple(self._bells)
+        for bell in bells:
             self._poll.register(bell, select.POLLIN)
         try:
             return {handle for handle, _ in self._poll.poll(max(0.0, seconds) * 1000)}
         finally:
-            if bell is not None:
+            for bell in bells:
                 self._poll.unregister(bell)
 
     def close(self) -> None:

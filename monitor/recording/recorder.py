@@ -105,6 +105,7 @@ class Recorder:
         self._ticks = 0
         self._metadata.gpus(gpu_problem)
         self._metadata.name(self._outside.leader)
+        self.requests = Requests(self.run, key, writer, self._agents, self._traces)
         # Where a person asks something of us; ``None``: it could not be made.
         self.control = self._listen()
 
@@ -284,9 +285,8 @@ class Recorder:
     # Inside --------------------------------------------------------------------------------------
     def _listen(self) -> Server | None:
         """Hear what a person asks of this recording; it goes on also without."""
-        asked = Requests(self.run, self.wanted.target.key, self.writer, self._agents, self._traces)
         try:
-            return asked.listen()
+            return self.requests.listen()
         except OSError as error:
             said = f"This recording cannot be asked for anything: {error.strerror or error}."
             self._journal.note("control_off", said, "info")

@@ -7,7 +7,7 @@ import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from whyidle.monitor.core.errors import NoGpu
 from whyidle.monitor.core.pace import hurry, take_time
@@ -36,6 +36,17 @@ class Screen(Protocol):
         """Leave the terminal as it was."""
 
 
+@runtime_checkable
+class Keys(Protocol):
+    """A screen with a keyboard, whose keys ask something of the recording."""
+
+    def listen(self, stop: Callable[[], None], trace: Callable[[], object]) -> int | None:
+        """Return the descriptor on which keys come; ``None``: there are none."""
+
+    def pressed(self) -> bool:
+        """Answer what was pressed; ``False``: nobody presses any more."""
+
+
 class Child(Protocol):
     """A job that we started ourselves: it is over when it ends, whatever it left running."""
 
@@ -49,12 +60,19 @@ class Child(Protocol):
 class Session:
     """A store and a connection to the driver, ready to record a job."""
 
-    def __init__(self, path: Path, screen: Screen, probe: GpuProbe | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        screen: Screen,
+        probe: GpuProbe | None = None,
+        keys: Keys | None = None,
+    ) -> None:
         self.path = path
         self.screen = screen
         self.stopped_by: signal.Signals | None = None
         self.gpu_problem: str | None = None
         self._blind = False
+        self._keys = keys
         self._probe = probe or GpuProbe()
         self._writer = Writer.open(path)
 
@@ -102,6 +120,8 @@ class Session:
         gc.freeze()
         try:
             recorder.answer_in(waker)
+            if self._keys is not None:
+                _answer(self._keys, recorder, waker)
             wake = sampler.run(tick, seconds)
             # The recorder has looked for why a job ended.
             reason = None if wake is Wake.JOB else _reason(wake, waker.signal)
@@ -152,6 +172,26 @@ class Session:
             self._blind = True
         except Exception as error:  # noqa: BLE001  what a screen cannot show is recorded all the same
             recorder.caught("screen", error)
+
+
+def _answer(keys: Keys, recorder: Recorder, waker: Waker) -> None:
+    """Do what keys ask for while we wait for the next tick."""
+    handle = keys.listen(
+        stop=lambda: waker.stop_as(signal.SIGINT),
+        trace=lambda: recorder.requests.answer({"do": "trace"}),
+    )
+    if handle is None:
+        return
+
+    def pressed() -> None:
+        try:
+            if keys.pressed():
+                return
+        except Exception as error:  # noqa: BLE001  a key that goes wrong ends no recording
+            recorder.caught("keys", error)
+        waker.ignore(handle)
+
+    waker.answer(handle, pressed)
 
 
 def _reason(wake: Wake, by: signal.Signals | None) -> str:

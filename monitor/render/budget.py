@@ -21,7 +21,9 @@ VISIBLE: Final = 0.005
 NARROWEST: Final = 20
 # At this width or less, the last column has no room.
 NARROW: Final = 50
-_BLOCKS = "█▓▒"
+_BLOCKS = "█▓▒·"
+# Fills the idle parts after their letter, so that many cells are a shade and no word.
+_SHADE = "░"
 _BUILT_IN = re.compile(r"built-in (?:method|function) (\w+)")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 
@@ -81,14 +83,26 @@ def bar(budget: AccountJson, width: int, *, labels: bool = True) -> Text:
     total = sum(budget["slices"].values())
     line = Text(no_wrap=True, overflow="crop")
     for part, room in cells(budget, max(width, NARROWEST)).items():
-        glyph, fill = swatch(part)
         part_share = share(budget["slices"][part], total)
         names = (f" {words(part)} {part_share} ", f" {part_share} ") if labels else ()
-        label = next((n for n in names if len(n) + 2 <= room), "")
-        left = (room - len(label)) // 2
-        line.append(glyph * left, fill)
-        line.append(label, f"bold {_inked(LOOKS[part].colour)}")
-        line.append(glyph * (room - left - len(label)), fill)
+        line.append_text(stretch(part, room, next((n for n in names if len(n) + 2 <= room), "")))
+    return line
+
+
+def stretch(part: Slice, room: int, label: str = "") -> Text:
+    """Return a slice as so many cells: a shade in its colour, an idle one with its letter first."""
+    glyph, style = swatch(part)
+    colour = LOOKS[part].colour
+    is_block = glyph in _BLOCKS
+    shade = glyph if is_block else _SHADE
+    left = (room - len(label)) // 2
+    cells = f"{shade * left}{label}{shade * (room - left - len(label))}"
+    if is_block:
+        line = Text(cells, style)
+    else:
+        # One colour on itself: a terminal without colours shows the shade.
+        line = Text.assemble((glyph, style), (cells[1:], f"{colour} on {colour}"))
+    line.stylize(f"bold {_inked(colour)}", left, left + len(label))
     return line
 
 

@@ -26,6 +26,7 @@ from whyidle.monitor.render.budget import (
     clock,
     named,
     share,
+    stretch,
     swatch,
     words,
 )
@@ -185,8 +186,7 @@ def _scaled(budget: BudgetJson, room: int) -> Text:
     # Each visible part needs at least one cell.
     parts = sum(ns >= VISIBLE * total for ns in budget["slices"].values() if ns)
     for part, length in cells(budget, max(room, parts)).items():
-        glyph, fill = swatch(part)
-        line.append(glyph * length, fill)
+        line.append_text(stretch(part, length))
     return line
 
 

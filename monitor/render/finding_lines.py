@@ -1,35 +1,16 @@
-"""Findings as one line each: for the live view and the summary at the end of a recording."""
+"""Findings as one line each: for the summary of a recording."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from rich.text import Text
-
-from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_text import short
 from whyidle.monitor.runs.summary import RunSummary
 
 MOST: Final = 3
 STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold", "info": "dim"}
-
-
-def lines(verdict: VerdictJson | None, findings: Sequence[FindingJson], width: int) -> list[Text]:
-    """Return the verdict and one line per finding, the most important first."""
-    shown = []
-    if verdict is not None:
-        shown.append(Text(printable(verdict.text), "bold"))
-        shown[0].truncate(width, overflow="ellipsis")
-    for finding in findings[:MOST]:
-        line = Text(f"{finding.severity.upper():<7}", STYLES[finding.severity])
-        line.append(one(finding))
-        line.truncate(width, overflow="ellipsis")
-        shown.append(line)
-    if len(findings) > MOST:
-        shown.append(Text(f"{'':7}and {len(findings) - MOST} more: monitor diagnose last", "dim"))
-    return shown
 
 
 def one(finding: FindingJson) -> str:

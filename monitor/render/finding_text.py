@@ -15,6 +15,14 @@ from whyidle.monitor.render.numbers import amount, money, show
 MOST_CALLERS: Final = 3
 # A range whose ends are further apart than this is called uncertain.
 WIDE: Final = 3.0
+# The published articles behind some of the rules, by the names that these cite.
+DOCUMENTS: Final = {
+    "D1": "GPU use in Flax: causes and cures",
+    "D2": "GPU memory and performance in Flux.jl",
+    "D3": "Efficient parallel training with JAX",
+    "D4": "Seven transformations for fast JAX",
+    "D5": "90% GPU utilization with PyTorch and TensorFlow",
+}
 _FASTER: Final = {
     "steps": "a step gets",
     "samples": "samples come",
@@ -74,6 +82,8 @@ class FindingText:
     callers: str
     remedies: tuple[Remedy, ...]
     documents: tuple[str, ...]
+    # What they are called, for people; empty where it is our own.
+    references: tuple[str, ...]
     also_seen: tuple[str, ...]
 
     @property
@@ -115,8 +125,15 @@ def of(finding: FindingJson, shown: Callable[[str], str] = str) -> FindingText:
             for name, fix in finding.fixes.items()
         ),
         documents=tuple(finding.documents),
+        references=tuple(titles(finding.documents)),
         also_seen=tuple(finding.also_seen),
     )
+
+
+def titles(documents: Sequence[str]) -> Iterator[str]:
+    """Yield the titles of the documents that a finding cites, each once."""
+    cited = dict.fromkeys(document.split()[0] for document in documents)
+    yield from (DOCUMENTS[each] for each in cited if each in DOCUMENTS)
 
 
 def _evidence(evidence: EvidenceJson) -> EvidenceText:

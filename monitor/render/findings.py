@@ -1,4 +1,4 @@
-"""The screen of ``monitor diagnose``: where the time goes, what costs it, and what to change."""
+"""The screen of ``monitor diagnose``: what costs time, what to change, and where the time goes."""
 
 from __future__ import annotations
 
@@ -44,17 +44,22 @@ MOST_CLASSES: Final = 3
 NO_CODE: Final = "none of your code"
 
 
-def screen(answer: DiagnosisJson, *, console: Console | None = None) -> str:
-    """Return the page as text for this terminal."""
+def screen(
+    answer: DiagnosisJson, *, everything: bool = False, console: Console | None = None
+) -> str:
+    """Return the page as text for this terminal; with everything also what tools go by."""
     console = console or Console(highlight=False)
-    return fitted(console, page(answer, max(console.width, NARROWEST)))
+    return fitted(console, page(answer, max(console.width, NARROWEST), everything=everything))
 
 
-def page(answer: DiagnosisJson, width: int) -> Group:
-    """Return the parts of the page, separated by empty lines."""
+def page(answer: DiagnosisJson, width: int, *, everything: bool = False) -> Group:
+    """Return the parts of the page, separated by empty lines: the answer before its grounds."""
     cut = cut_off(answer.warnings)
     first = Text(f"{printable(answer.target)}: {verdict(answer)}", style="bold")
     parts: list[RenderableType] = [Group(Text(f"! {printable(cut)}"), first) if cut else first]
+    if warnings := list(_warnings(answer, width, without=cut)):
+        parts.append(Group(*warnings))
+    parts.extend(Group(*finding(x, width, everything=everything)) for x in answer.findings)
     budget = answer.budget
     if budget is None:
         parts.append(Text(f"Where the time goes is not known: {answer.unknown['budget']}."))
@@ -67,11 +72,11 @@ def page(answer: DiagnosisJson, width: int) -> Group:
     parts.extend(Group(*rows) for rows in tables if rows)
     if computes and _is_of_gpu(computes):
         parts.append(Group(*_compute(computes, width)))
-    parts.extend(Group(*_finding(each, width)) for each in answer.findings)
-    if warnings := list(_warnings(answer, width, without=cut)):
-        parts.append(Group(*warnings))
     if answer.not_checked:
-        parts.append(Group(*_not_checked(answer.not_checked, width)))
+        not_checked = answer.not_checked
+        parts.append(
+            Group(*(_not_checked(not_checked, width) if everything else _unjudged(not_checked)))
+        )
     if said := overhead(answer.overhead):
         parts.append(Group(*textwrap.wrap(said, width)))
     spaced: list[RenderableType] = []
@@ -175,26 +180,32 @@ def _ranks(ranks: SeenRanksJson | None, width: int) -> Iterator[Text]:
         yield _line(f"and {len(each) - MOST_RANKS} more", width)
 
 
-def _finding(finding: FindingJson, width: int) -> Iterator[Text]:
+def finding(finding: FindingJson, width: int, *, everything: bool = False) -> Iterator[Text]:
+    """Yield a finding with its grounds, its place and its fix; everything: also what tools use."""
     said = finding_text.of(finding)
     head = Text(f"{said.severity.upper():<7}", style=STYLES[said.severity])
     head.append(said.title, style="bold")
-    head.append(f"  [{said.rule}]{said.unsure and f' {said.unsure}'}", style="dim")
+    if everything:
+        head.append(f"  [{said.rule}]{said.unsure and f' {said.unsure}'}", style="dim")
     yield head
     if said.gain is not None:
         yield _line(said.gain, width)
-    for e in said.evidence:
-        yield _line(f"{e.name}: {e.value}  ({e.aged})", width)
     for place in said.places:
         yield _line(f"at {place.words}", width)
         if place is said.places[0] and said.callers:
             yield _line(said.callers, width)
     for remedy in said.remedies:
         yield _line(f"{remedy.framework}: {remedy.text}", width)
+        # A line that a terminal breaks is still one line when it is copied.
         for code in remedy.code.splitlines():
-            yield Text(f"{_INDENT * 3}{code}", style="cyan")
-    yield _line(f"Documents: {', '.join(said.documents)}.  More: {said.more}", width)
-    if said.also_seen:
+            yield Text(f"{_INDENT * 3}{code}", style="cyan", no_wrap=True, overflow="ignore")
+    for e in said.evidence:
+        yield _line(f"{e.name}: {e.value}  ({e.aged})", width)
+    if everything:
+        yield _line(f"Documents: {', '.join(said.documents)}.  More: {said.more}", width)
+    elif said.references:
+        yield _line(f"Reference: {'; '.join(said.references)}", width)
+    if everything and said.also_seen:
         yield _line(f"Also seen: {', '.join(said.also_seen)}.", width)
 
 
@@ -257,6 +268,12 @@ def _not_checked(not_checked: list[NotCheckedJson], width: int) -> Iterator[Text
         shown = ", ".join(names[:MOST_NAMES])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         yield _line(f"{shown}{more}: needs {need}", width)
+
+
+def _unjudged(not_checked: Sequence[NotCheckedJson]) -> Iterator[Text]:
+    """Say in one line that something is not known, and how to see what."""
+    faults = "1 kind of fault" if len(not_checked) == 1 else f"{len(not_checked)} kinds of faults"
+    yield Text(f"Not checked: {faults}, for lack of data; which and why: --all", style="dim")
 
 
 def by_need(not_checked: Sequence[NotCheckedJson]) -> dict[str, list[str]]:

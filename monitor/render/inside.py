@@ -24,8 +24,8 @@ MOST_OUTSIDERS = 4
 
 def entered(method: str, stops_ms: tuple[float, ...]) -> str:
     """Return how the agent got in, and what that cost the job."""
-    by = f"inside by {_WORDS.get(method, method)}"
-    return f"{by}, stood still {stood_still(stops_ms)}" if stops_ms else by
+    by = f"attached by {_WORDS.get(method, method)}"
+    return f"{by}; the job paused for {stood_still(stops_ms)}" if stops_ms else by
 
 
 def how(snapshot: Snapshot) -> str:
@@ -43,6 +43,11 @@ def how(snapshot: Snapshot) -> str:
         said = f"{snapshot.not_entered.what} {snapshot.not_entered.next_step}".rstrip()
         return printable(f"from outside. {said}")
     return printable(f"from outside. {refusal.what}" if refusal else "from outside")
+
+
+def is_inside(snapshot: Snapshot) -> bool:
+    """Return whether an agent is in any process of the job."""
+    return any(member.method not in {None, OUTSIDE} for member in snapshot.members)
 
 
 def is_on_the_way(snapshot: Snapshot) -> bool:
@@ -99,6 +104,18 @@ def _which(rank: int | None, pid: int) -> str:
 def name(member: Member) -> str:
     """Return a process as its pid, with its rank if it has one."""
     return f"{member.key.pid}" if member.rank is None else f"{member.key.pid} rank {member.rank}"
+
+
+def briefly(summary: RunSummary) -> str:
+    """Return what watching cost the job, or why nothing of ours was in it."""
+    principal = summary.principal
+    if principal is None:
+        return f"from outside: {printable(summary.not_entered)}" if summary.not_entered else ""
+    if not principal.inside:
+        why = f"{principal.refused or ''} {principal.next_step or ''}".strip()
+        return printable(f"from outside: {why}" if why else "from outside")
+    stops = principal.stops_ms
+    return f"the job paused for {stood_still(stops)} to attach" if stops else ""
 
 
 def page(summary: RunSummary) -> list[str]:

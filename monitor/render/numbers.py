@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from whyidle.monitor.core.metrics import Metric, Unit
 from whyidle.monitor.core.reading import Reading
 
 DASH = "–"  # noqa: RUF001  shorter than any value, and no minus
 _BARS = "▁▂▃▄▅▆▇█"
+# Smaller changes, as a part of the highest value, do not fill the height of a line.
+NOISE: Final = 0.1
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 
@@ -42,6 +45,12 @@ def size(value: float) -> str:
         if step == 0 or value >= 100
         else f"{value:.1f} {_BINARY[step]}"
     )
+
+
+def out_of(part: float | None, whole: float | None) -> str:
+    """Return bytes out of bytes, with one unit if they share it."""
+    one, two = show(part, "bytes"), show(whole, "bytes")
+    return f"{one.split()[0] if one.split()[-1] == two.split()[-1] else one} of {two}"
 
 
 def scaled(value: float, unit: str) -> str:
@@ -95,10 +104,23 @@ def money(value: float, currency: str) -> str:
 
 def sparkline(values: Sequence[float | None], highest: float) -> str:
     """Return a row of bars; an unknown value is a dot."""
-    if highest <= 0:
-        highest = 1.0
+    return _bars(values, 0.0, highest)
+
+
+def changes(values: Sequence[float | None], room: int) -> str:
+    """Return the latest values as bars that show how they change, the newest at the end."""
+    latest = values[-room:] if room > 0 else ()
+    known = [value for value in latest if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    # What hardly changes is a line in the middle.
+    margin = max(0.0, NOISE * high - (high - low)) / 2
+    return _bars(latest, low - margin, high + margin)
+
+
+def _bars(values: Sequence[float | None], lowest: float, highest: float) -> str:
+    span = highest - lowest if highest > lowest else 1.0
     return "".join(
-        "·" if v is None else _BARS[min(7, max(0, int(v / highest * 8)))] for v in values
+        "·" if v is None else _BARS[min(7, max(0, int((v - lowest) / span * 8)))] for v in values
     )
 
 

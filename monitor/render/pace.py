@@ -111,6 +111,14 @@ def page(summary: RunSummary) -> list[str]:
     return [f"  {name:<8} {said}" for name, said in lines if said]
 
 
+def said(summary: RunSummary) -> str | None:
+    """Return the steps and the waits of a recording in one line."""
+    training = summary.trained
+    waits = _waits(summary, training, inside.NOTABLE_READS)
+    parts = (_steps(summary, training), waits and f"waits: {waits}")
+    return "; ".join(filter(None, parts)) or None
+
+
 def _steps(summary: RunSummary, training: Trained) -> str | None:
     if training.steps is None:
         if training.samples_per_s is None:
@@ -122,14 +130,18 @@ def _steps(summary: RunSummary, training: Trained) -> str | None:
     return ", ".join(filter(None, [f"{training.steps:,} seen{source}", said]))
 
 
-def _waits(summary: RunSummary, training: Trained) -> str | None:
+def _waits(summary: RunSummary, training: Trained, least: float = 0.0) -> str | None:
     compiled = f" ({training.compiles:,} times)" if training.compiles else ""
     waits = (
         ("for input", training.loader_wait, ""),
         ("reads of values", training.sync_wait, _reads(summary, training)),
         ("compiling", training.compile, compiled),
     )
-    shares = (f"{what} {share(part, 1)}{more}" for what, part, more in waits if part is not None)
+    shares = (
+        f"{what} {share(part, 1)}{more}"
+        for what, part, more in waits
+        if part is not None and part >= least
+    )
     return ", ".join(shares) or None
 
 

@@ -17,7 +17,10 @@ from whyidle.monitor.render import finding_lines, inside, live_budget, numbers, 
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.runs.energy import energy_of
 from whyidle.monitor.runs.summary import RunSummary
-from whyidle.monitor.store import Event, Gpu, Run
+from whyidle.monitor.store import Gpu, Run
+
+# Of what needs attention so many lines stand at the end of a recording.
+MOST_ALARMS = 2
 
 
 def who(identity: Identity | Run | None) -> str:
@@ -96,36 +99,48 @@ def summary_page(summary: RunSummary) -> str:
     label = f" ({printable(run.label)})" if run.label else ""
     seconds = numbers.duration(summary.seconds)
     watched = f"{seconds} watched, {_ticks(summary.ticks)}, pid {run.target_pid}"
-    lines = [f"Run {run.id}{label}: {who(run)}", f"  {watched}; {_ending(run)}"]
+    lines = [f"Run {run.id}{label}: {who(run)}", f"  {watched}; {ending(run)}"]
     lines += [_gpu_line(summary, gpu) for gpu in summary.job_gpus()]
     if summary.gpu_problem:
-        lines.append(f"  GPU      unknown: {_briefly(summary.gpu_problem)}")
+        lines.append(f"  GPU      unknown: {briefly(summary.gpu_problem)}")
     lines += [*pace.page(summary), _job_line(summary), *inside.page(summary)]
     lines += [*_energy_line(summary), _host_line(summary), _own_line(summary)]
     page = "\n".join(lines)
-    counts = Counter(printable(e.text) for e in _alarming(summary))
-    for text, n in counts.items():
-        if text not in page:
-            lines.append(f"  event    {text}{f' ({n} times)' if n > 1 else ''}")
+    lines += [f"  event    {text}" for text in _alarms(summary) if text not in page]
     if summary.more_events:
         lines.append(f"  event    {summary.more_events} more were recorded and are not shown here")
     lines += [f"  unknown  {text}" for text in unknown_lines(summary)]
-    if summary.defects:
-        where = ", ".join(f"{name} {count}" for name, count in summary.defects.items())
-        lines.append(f"  defects  of whyidle itself, caught: {where}; see monitor doctor")
-    if summary.trouble:
-        lines.append(f"  store    {summary.trouble}")
-    lines += finding_lines.page(summary)
+    lines += [*_ours(summary), *finding_lines.page(summary)]
     lines.append(f"  Look again with: monitor runs {run.id}")
     return "\n".join(lines)
 
 
-def _alarming(summary: RunSummary) -> Iterator[Event]:
-    """Yield the events that need attention; findings have lines of their own."""
-    yield from (e for e in summary.events if e.severity != "info" and e.kind != FINDING)
+def troubles(summary: RunSummary) -> list[str]:
+    """Return what a person has to know of besides the findings: alarms, and what failed of ours."""
+    alarms = list(_alarms(summary))
+    shown = [f"  event    {text}" for text in alarms[:MOST_ALARMS]]
+    if more := alarms[MOST_ALARMS:]:
+        shown.append(f"  event    {len(more)} more: monitor runs {summary.run.id}")
+    return [*shown, *_ours(summary)]
 
 
-def _ending(run: Run) -> str:
+def _alarms(summary: RunSummary) -> Iterator[str]:
+    """Yield the events that need attention, each once; findings have lines of their own."""
+    alarming = (e for e in summary.events if e.severity != "info" and e.kind != FINDING)
+    for text, n in Counter(printable(e.text) for e in alarming).items():
+        yield f"{text}{f' ({n} times)' if n > 1 else ''}"
+
+
+def _ours(summary: RunSummary) -> Iterator[str]:
+    if summary.defects:
+        where = ", ".join(f"{name} {count}" for name, count in summary.defects.items())
+        yield f"  defects  of whyidle itself, caught: {where}; see monitor doctor"
+    if summary.trouble:
+        yield f"  store    {summary.trouble}"
+
+
+def ending(run: Run) -> str:
+    """Return how a recording ended."""
     if run.ended_ms is None:
         return "still recording"
     # Newer recordings name it in the reason.
@@ -137,7 +152,7 @@ def _ticks(count: int) -> str:
     return "1 tick" if count == 1 else f"{count} ticks"
 
 
-def _briefly(problem: str) -> str:
+def briefly(problem: str) -> str:
     """Return why no GPU was read, in short: the header has already said it in full."""
     cause = re.split(r", so nothing|: nothing", problem)[0].rstrip(".")
     no_driver = cause.startswith(("There is no NVIDIA driver", "The NVIDIA driver is not loaded"))

@@ -40,7 +40,7 @@ _FORMATS = {
     "mixed": "several profilers",
 }
 # For ASCII terminals; one for one, so that columns stay aligned.
-_ASCII = str.maketrans("█▓▒·–…µ▏", "#=-.-~u|")  # noqa: RUF001  the dash is the point
+_ASCII = str.maketrans("█▓▒░·–…µ▏", "#=-:.-~u|")  # noqa: RUF001  the dash is the point
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -60,7 +60,7 @@ def fitted(console: Console, shown: Group) -> str:
 
 def _knows_blocks(encoding: str) -> bool:
     try:
-        "█▓▒·–…µ".encode(encoding)  # noqa: RUF001
+        "█▓▒░·–…µ".encode(encoding)  # noqa: RUF001
     except (LookupError, UnicodeEncodeError):
         return False
     return True

@@ -280,7 +280,7 @@ class TraceScheduler:
 
 def in_words(trace: TraceSummary) -> str:
     """Return the results of a trace in one line."""
-    stood = "" if not trace.held_ns else f", the job stood still for {trace.held_ns / 1e6:.0f} ms"
+    stood = "" if not trace.held_ns else f", the job paused for {trace.held_ns / 1e6:.0f} ms"
     slices = trace.account["slices"]
     total = sum(slices.values())
     parts = sorted(((ns, name) for name, ns in slices.items() if total and ns), reverse=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,7 +84,7 @@ def test_plain_lines_when_nobody_watches(monitor: Monitor, job: Job, tape: Tape)
     done = monitor("attach", job.pid, "--for", "0.3", env=env)
     assert "gpu0 97%" in done.stdout
     assert "\x1b" not in done.stdout
-    assert "Look again with: monitor runs 1" in done.stdout
+    assert "monitor runs 1" in done.stdout
 
 
 def test_a_terminal_gets_the_live_view_and_then_the_summary(
@@ -106,9 +108,43 @@ def test_a_terminal_gets_the_live_view_and_then_the_summary(
     os.close(ours)
     text = shown.decode()
     assert "\x1b[?1049h" in text
-    assert "57.0 GiB of 140 GiB" in text
+    assert "57.0 of 140 GiB" in text
     assert "█" in text
-    assert text.index("\x1b[?1049l") < text.index("Look again with")
+    assert text.index("\x1b[?1049l") < text.index("monitor runs 1")
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_a_key_ends_it_with_0_and_the_terminal_is_as_before(
+    state: Path, job: Job, key: bytes
+) -> None:
+    ours, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    env = {**os.environ, "WHYIDLE_STATE_DIR": str(state), "TERM": "xterm-256color"}
+
+    def own_the_terminal() -> None:
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+    with subprocess.Popen(
+        command("attach", job.pid, "--hz", "10"),
+        env=env, stdin=terminal, stdout=terminal, stderr=terminal,
+        start_new_session=True, preexec_fn=own_the_terminal,  # noqa: PLW1509  no threads yet
+    ) as process:  # fmt: skip
+        shown = b""
+        while b"stop watching" not in shown:
+            shown += os.read(ours, 65536)
+        # A page first: it is left by the same key.
+        os.write(ours, b"?")
+        while b"What the monitor takes" not in shown:
+            shown += os.read(ours, 65536)
+        os.write(ours, b"q" + key)
+        while b"monitor runs 1" not in shown:
+            shown += os.read(ours, 65536)
+        assert process.wait() == 0
+        assert termios.tcgetattr(terminal) == before
+    os.close(terminal)
+    os.close(ours)
+    assert b"stopped by the user" in shown
+    assert job.poll() is None
 
 
 def test_without_a_pid_a_person_chooses_from_a_list(state: Path, tape: Tape, job: Job) -> None:
@@ -208,7 +244,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_job(state: Path, job: Job) -> None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
-        assert process.wait() == Exit.INTERRUPTED
+        assert process.wait() == Exit.OK
         assert process.stderr is not None
         assert process.stderr.read() == ""
     assert "stopped by the user" in rest

@@ -111,7 +111,7 @@ A: run 1 (before), 1,200 steps, counted by optimizer
 B: run 2 (after), 4,000 steps, counted by optimizer
    step: median 22.0 [21.9, 22.1] ms, mean 22.0 ms
 
-A iiiiiiiiiiiiii input 50% iiiiiiiiiiiiii············· unknown 50% ·············
+A i░░░░░░░░░░░░░ input 50% ░░░░░░░░░░░░░░············· unknown 50% ·············
 B i·············· unknown 99% ···············
 time of a step         A        B    change  share A  share B
 i idle: input    20.0 ms   176 µs  -19.8 ms      50%  0.8%

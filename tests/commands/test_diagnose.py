@@ -127,9 +127,13 @@ def test_the_contract_of_a_recording(monitor: Monitor, run: int) -> None:
 def test_the_screen_has_the_fix_and_the_gain(monitor: Monitor, trace: Path) -> None:
     done = monitor("diagnose", trace)
     assert done.returncode == 0
-    for text in ("HIGH", "[input_starved]", "x faster", "DataLoader(", "D2 §4", "Not checked"):
+    for text in ("HIGH", "x faster", "DataLoader(", "Reference: GPU memory", "Not checked: "):
         assert text in done.stdout
+    assert done.stdout.index("DataLoader(") < done.stdout.index("idle: input")
     assert "\x1b" not in done.stdout
+    for text in ("[input_starved]", "D2 §4", "monitor rules"):
+        assert text not in done.stdout
+        assert text in monitor("diagnose", trace, "--all").stdout
 
 
 def test_formats_are_chosen_by_name(monitor: Monitor, trace: Path, tmp_path: Path) -> None:

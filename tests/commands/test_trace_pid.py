@@ -103,7 +103,7 @@ def test_a_trace_is_taken_shown_and_kept_and_the_job_goes_on(
     assert file.stat().st_mode & 0o777 == 0o600
     assert answer["file"] == str(file)
     assert f"monitor trace view {file}" in done.stderr
-    assert ("The job stood still for" in done.stderr) == (framework == "torch")
+    assert ("The job paused for" in done.stderr) == (framework == "torch")
     # The same page as of the file.
     (again,) = lines(monitor("trace", file, "--json").stdout)
     assert again == answer

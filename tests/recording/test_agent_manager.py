@@ -36,7 +36,7 @@ def test_a_process_is_entered_and_reports(job: Job) -> None:
     assert member.reading.values[m.PROCESS_PYTHON_THREADS] == 4
     assert (member.where[0].line, member.where[0].share) == (8, 0.75)
     assert job.kinds() == ["agent_entered"]
-    assert "by ptrace; it stood still 0.5 + 0.2 ms." in job.events[0].text
+    assert "by ptrace; it paused for 0.5 + 0.2 ms." in job.events[0].text
 
 
 def test_the_whole_job_counts_its_agents(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
+
+from rich.console import Console
 
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Refusal
 from whyidle.monitor.core import metrics as m
@@ -11,6 +14,7 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.recording.stats.agent_stats import MEASURED
+from whyidle.monitor.render.live import LiveView
 from whyidle.monitor.sources.ownership import Owned
 
 LOAD = SourceLine("/home/someone/project/data/loading.py", 1108, "Tokens.__getitem__", 0.61)
@@ -50,6 +54,20 @@ def outside(pid: int = 4002, refusal: Refusal | None = STOPPED, **known: Any) ->
         None,
         **{"method": OUTSIDE, "refusal": refusal, "reading": reading, **known},
     )
+
+
+def drawn(shown: Snapshot, width: int, height: int = 60, ticks: int = 1, keys: str = "") -> str:
+    """Return the live view of this moment after so many ticks and these keys."""
+    console = Console(width=width, height=height, file=io.StringIO(), highlight=False)
+    view = LiveView(everything=False, console=console)
+    for _ in range(ticks):
+        view.tick(shown)
+    view.close()
+    for key in keys:
+        view._press(key)
+    with console.capture() as captured:
+        console.print(view.page())
+    return captured.get()
 
 
 def snapshot(*members: Member, **known: Any) -> Snapshot:

@@ -37,8 +37,14 @@ def test_the_bar_is_as_wide_as_asked_and_never_too_narrow_to_read(width: int) ->
     line = bar(ACCOUNT, width)
     assert line.cell_len == max(width, 20)
     shown = bar(ACCOUNT, width, labels=False).plain
-    wanted = "".join(LOOKS[s].glyph for s in cells(ACCOUNT, max(width, 20)))
-    assert "".join(dict.fromkeys(shown)) == wanted
+    wanted = [LOOKS[s].glyph for s in cells(ACCOUNT, max(width, 20))]
+    assert [glyph for glyph in dict.fromkeys(shown) if glyph != "░"] == wanted
+
+
+def test_an_idle_part_has_its_letter_once_and_then_a_shade() -> None:
+    account = budget(idle_input=800, idle_unknown=100, compute=100)
+    assert bar(account, 40, labels=False).plain == f"████i{'░' * 31}····"
+    assert bar(account, 40).plain == f"████i{'░' * 9} input 80% {'░' * 11}····"
 
 
 def test_a_label_stands_where_there_is_room() -> None:

@@ -33,7 +33,6 @@ from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
 from whyidle.monitor.recording.telling import said
 from whyidle.monitor.render import (
-    finding_lines,
     finding_text,
     github,
     markdown,
@@ -42,6 +41,7 @@ from whyidle.monitor.render import (
     sarif,
 )
 from whyidle.monitor.render.findings import screen
+from whyidle.monitor.render.live import advice
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.render.report import Report
 from whyidle.monitor.serve import brief
@@ -107,7 +107,8 @@ def of_markdown(text: str) -> list[tuple[str, str]]:
 
 
 def by_screen(found: Diagnosis) -> list[tuple[str, str]]:
-    text = screen(as_json(found), console=Console(width=400, highlight=False))
+    console = Console(width=400, highlight=False)
+    text = screen(as_json(found), everything=True, console=console)
     heads = re.findall(r"^(HIGH|MEDIUM|LOW|INFO) .*\[(\w+)\]", text, re.MULTILINE)
     return [(rule, severity.lower()) for severity, rule in heads]
 
@@ -310,7 +311,7 @@ def test_a_verdict_that_no_finding_is_about(share: float | None, repository: Rep
     assert shown["where"] == ["jobs/train.py:12"]
     assert shown["text"].startswith("No known cause")
     assert shown["text"].isprintable()
-    (line,) = finding_lines.lines(answer.verdict, [], 80)
+    (line, *_) = advice.lines(advice.of(replace(snapshot(), verdict=answer.verdict)), 80)
     assert line.plain.startswith("No known cause")
     assert line.plain.isprintable()
     assert line.cell_len <= 80

@@ -7,17 +7,15 @@ import json
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
-from tests.render.snapshots import LOAD, NO_PROBE, STOPPED, inside, outside, snapshot
+from tests.render.snapshots import LOAD, NO_PROBE, STOPPED, drawn, inside, outside, snapshot
 from whyidle.monitor.attach.answers import AGENT, REMOTE_EXEC, RUN, Refusal
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
+from whyidle.monitor.recording.snapshot import Member, stood_still
 from whyidle.monitor.render import inside as words
 from whyidle.monitor.render import jsonl, plain
-from whyidle.monitor.render.live import LiveView
 from whyidle.monitor.render.screens import PlainLines
 from whyidle.monitor.runs.summary import RunSummary, Watched
 from whyidle.monitor.store import Key, Run, Summary
@@ -26,47 +24,37 @@ ON_THE_WAY = Member(ProcessKey(4003, 1), None, None)
 HAPPENED = JobEvent("agent_refused", ProcessKey(4002, 1), "Process 4002 \x1b[31mis stopped.")
 
 
-def screen(shown: Snapshot, width: int) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    view = LiveView(everything=False, console=console)
-    view._remember(shown)
-    console.print(view.page(shown))
-    return console.export_text()
-
-
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_live_view_has_a_line_a_process(width: int) -> None:
-    text = screen(snapshot(inside(rank=3), outside()), width)
-    assert "inside by ptrace, stood still 0.3 + 0.1 ms (1 of 2 processes)" in text
-    assert "61% loading.py:1108 Tok" in text
-    row = next(line for line in text.splitlines() if "│ 4001" in line)
-    stood_still = ["0.3", "+", "0.1", "ms"] if width > 100 else []
-    found = ["4001", "3", "ptrace", *stood_still, "1.3%", "12", "0.2%"]
-    assert row.split()[1 : len(found) + 1] == found
-    assert "│ 4002" in text
+def test_a_page_of_the_live_view_has_a_line_a_process(width: int) -> None:
+    text = drawn(snapshot(inside(rank=3), outside()), width, keys="g")
+    assert "61% loading.py:1108" in text
+    row = next(line for line in text.splitlines() if line.startswith("4001"))
+    paused = ["0.3", "+", "0.1", "ms"] if width > 100 else []
+    assert row.split()[: len(paused) + 3] == ["4001", "3", "ptrace", *paused]
+    assert "1.3%" in row
+    assert "4002" in text
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_many_processes_are_counted_and_not_listed() -> None:
-    text = screen(snapshot(*(inside(4000 + i) for i in range(9))), 100)
-    assert "and 3 more" in text
-    assert "inside: 9 of 9 processes" in text
-    assert "4006" not in text
+def test_many_processes_are_a_line_until_somebody_asks() -> None:
+    shown = snapshot(*(inside(4000 + i) for i in range(9)))
+    assert "agent in 9 of 9 processes" in drawn(shown, 100)
+    assert "4006" not in drawn(shown, 100)
+    assert "4006" in drawn(shown, 100, keys="g")
 
 
-def test_a_job_without_python_has_no_such_panel() -> None:
-    text = screen(snapshot(), 100)
-    assert "main thread at" not in text
-    assert "from outside" in text
+def test_a_job_that_nobody_is_in_says_so() -> None:
+    assert "from outside" in drawn(snapshot(), 100)
+    assert STOPPED.what in drawn(snapshot(outside()), 100)
 
 
 @pytest.mark.parametrize(
     ("member", "said"),
     [
-        (inside(), "inside by ptrace, stood still 0.3 + 0.1 ms"),
-        (inside(method=RUN, stops_ms=()), "inside by monitor run"),
-        (inside(method=AGENT, stops_ms=()), "inside by an agent that was there"),
-        (inside(method=REMOTE_EXEC, stops_ms=()), "inside by sys.remote_exec"),
+        (inside(), "attached by ptrace; the job paused for 0.3 + 0.1 ms"),
+        (inside(method=RUN, stops_ms=()), "attached by monitor run"),
+        (inside(method=AGENT, stops_ms=()), "attached by an agent that was there"),
+        (inside(method=REMOTE_EXEC, stops_ms=()), "attached by sys.remote_exec"),
         (outside(), f"from outside. {STOPPED.what}"),
         (outside(refusal=None), "from outside"),
         (ON_THE_WAY, "the agent is on its way in"),
@@ -83,11 +71,11 @@ def test_plain_lines_name_the_line_of_code_and_steer_no_terminal() -> None:
     lines.tick(snapshot(inside(), ticks=1, happened=(HAPPENED,)))
     lines.tick(snapshot(inside(where=(evil,)), elapsed=20.0))
     text = out.getvalue()
-    assert "Watched: inside by ptrace" in text
+    assert "Watched: attached by ptrace" in text
     assert "| at loading.py:1108 Tokens.__getitem__ 61%" in text
     assert "\x1b" not in text
     assert "at a\\nb.py:1 f\\x1b[2J 100%" in text
-    assert "\x1b" not in screen(snapshot(inside(where=(evil,)), happened=(HAPPENED,)), 100)
+    assert "\x1b" not in drawn(snapshot(inside(where=(evil,)), happened=(HAPPENED,)), 100)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +163,9 @@ def run_summary(*entries: dict[str, object]) -> RunSummary:
 def test_the_page_says_how_it_was_watched_and_where_the_time_went() -> None:
     page = plain.summary_page(run_summary(entry(), entry(pid=2)))
     assert "  python   garbage collector 8.0%; main thread at train.py:42 step 50%" in page
-    how = "inside by ptrace, stood still 0.2 + 0.2 ms, took 0.2% of a core, 2 of 2 processes"
+    how = (
+        "attached by ptrace; the job paused for 0.2 + 0.2 ms, took 0.2% of a core, 2 of 2 processes"
+    )
     assert f"  agent    {how}" in page
 
 

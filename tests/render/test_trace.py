@@ -23,7 +23,7 @@ PAGE = """\
 v100.json.gz: PyTorch (Kineto), GPU 0, rank 1, 216,092 events
 5 steps of 176 ms (ProfilerStep); 1.00 s from first operation to last
 
-████████ compute 36% ████████▓▓▓▓▓▓ 21% ▓▓▓▓▓▓iiidddd host dispatch 34% ddddqq··
+████████ compute 36% ████████▓▓▓▓▓▓ 21% ▓▓▓▓▓▓i░░d░░░ host dispatch 34% ░░░░q░··
 
                        share     time   a step  mostly
 █ compute                36%   358 ms  71.6 ms  all of it

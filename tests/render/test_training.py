@@ -6,19 +6,15 @@ import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
-from rich.text import Text
 
-from tests.render.snapshots import outside, snapshot
+from tests.render.snapshots import drawn, outside, snapshot
 from tests.render.trace_answers import budget
 from tests.render.training import FACTS, PACE, WAITS, job, trace, worker
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import FIRST, Reading
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import jsonl, live_budget, pace, plain
-from whyidle.monitor.render.live import LiveView
+from whyidle.monitor.render import jsonl, numbers, pace, plain
 from whyidle.monitor.render.model import of_frameworks
 from whyidle.monitor.render.numbers import DASH
 from whyidle.monitor.render.screens import PlainLines
@@ -39,15 +35,6 @@ PAUSED = JobEvent("gc_pause", ProcessKey(4001, 1), "The collector held up 4001."
 EVIL = "Net\x1b[2J[bold]\n"
 
 
-def screen(shown: Snapshot, width: int, ticks: int = 1) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    view = LiveView(everything=False, console=console)
-    for _ in range(ticks):
-        view._remember(shown)
-    console.print(view.page(shown))
-    return console.export_text()
-
-
 def on_gpus(*used: float) -> dict[str, object]:
     names = dict.fromkeys(GpuFacts.__dataclass_fields__)
     readings = [Reading({m.GPU_UTILISATION: share}) for share in used]
@@ -63,36 +50,36 @@ def on_gpus(*used: float) -> dict[str, object]:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_live_view_begins_with_the_pace_and_where_the_time_goes(width: int) -> None:
-    text = screen(job(**on_gpus(0.4)), width)
+    text = drawn(job(**on_gpus(0.4)), width)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
-    at = next(i for i, line in enumerate(lines) if "where the time goes: estimate" in line)
-    assert at < next(i for i, line in enumerate(lines) if "GPU: H100" in line)
+    assert lines[1].startswith("ResNet, 11.2M parameters")
+    at = next(i for i, line in enumerate(lines) if line.startswith("41.2 steps/s"))
+    assert at < next(i for i, line in enumerate(lines) if line.startswith("H100"))
     said = "41.2 steps/s, 24.1 ms a step, 95% within 26.3 ms, 2.6k samples/s (optimizer)"
-    assert said in lines[at + 1]
-    drawn = lines[at + 2].strip("│ ")
-    assert len(drawn) == width - 4
-    assert drawn.count("i") > drawn.count("█") > drawn.count("·") > 0
-    assert "a step:   i input 45% 10.8 ms   █ compute 40% 9.64 ms" in lines[at + 3]
+    assert lines[at].startswith(said)
+    parts = lines[at + 1]
+    assert len(parts) == width
+    assert parts.count("i") == 1
+    assert parts.count("░") > parts.count("█")
+    assert "i input 45% 10.8 ms  █ compute 40% 9.64 ms" in lines[at + 2]
     assert "· unknown 14% 3.35 ms" in text
-    assert "│ · unknown: only a trace tells host dispatch, copies and queue apart" in text
-    assert "ResNet, 11.2M parameters" in text.splitlines()[2]
+    assert "an estimate from counters; unknown: only a trace tells host" in text
 
 
 def test_a_fresh_trace_is_the_bar_and_says_how_old_it_is() -> None:
     taken = trace(compute=38, idle_input=45, idle_dispatch=17)
-    text = screen(job(traces=taken, **on_gpus(0.4)), 100)
-    assert "where the time goes: trace of 250 ms, 12 s ago" in text
+    text = drawn(job(traces=taken, **on_gpus(0.4)), 100)
+    assert "from a trace of 250 ms, 12 s ago" in text
     assert "d host dispatch 17% 4.10 ms" in text
     assert "unknown" not in text
 
 
 def test_a_trace_that_no_longer_counts_is_named_beside_the_estimate() -> None:
     taken = trace(compute=38, idle_input=45, idle_dispatch=17, age=900.0)
-    text = " ".join(screen(job(traces=taken, **on_gpus(0.4)), 160).split())
-    assert "where the time goes: estimate" in text
-    assert "last trace, 0:15:00 ago: input 45%, compute 38%, host dispatch 17%" in text
-    assert "does not count now: too old" in text
+    text = " ".join(drawn(job(traces=taken, **on_gpus(0.4)), 160).split())
+    assert "an estimate from counters" in text
+    assert "the last trace, 0:15:00 ago, does not count: too old" in text
 
 
 def test_without_anything_measured_there_is_a_sentence_and_no_bar() -> None:
@@ -101,39 +88,54 @@ def test_without_anything_measured_there_is_a_sentence_and_no_bar() -> None:
         {m.JOB_GC_PAUSE: 0.0}, {m.JOB_STEP_P50: reason, m.JOB_LOADER_WAIT: "no loader"}
     )
     member = worker(framework={"jax": {"backend": "cpu"}}, steps_source=None)
-    text = screen(job(member, job=reading), 80)
+    text = drawn(job(member, job=reading), 80)
     assert f"step time unknown: {reason}" in text
-    assert "not known: on a CPU only a trace tells compute from host dispatch" in text
+    assert "Where the time goes is not known: on a CPU only a trace tells compute" in text
     assert "loader wait: no loader" in text
     assert not any("██" in line for line in text.splitlines())
 
 
 def test_before_anybody_is_inside_nothing_is_said_of_steps() -> None:
-    assert "where the time goes" not in screen(snapshot(outside()), 80)
+    assert "time goes" not in drawn(snapshot(outside()), 80)
     assert pace.why_not(job(job=Reading(unknown={m.JOB_STEP_P50: FIRST}))) is None
 
 
 def test_the_pace_has_a_sparkline_once_there_is_one() -> None:
-    assert "(optimizer)   █" not in screen(job(), 120)
-    assert f"(optimizer)   {'█' * 12} " in screen(job(), 120, ticks=12)
-    line = Text("before")
-    for history in ([5.0, *[None] * 20], [0.0] * 20, []):
-        assert live_budget._with_history(line, history, 26).plain == "before"
+    assert "(optimizer)  ▅" not in drawn(job(), 120)
+    assert f"(optimizer)  {'▅' * 12}\n" in drawn(job(), 120, ticks=12)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([1.0, 2.0, 3.0], "▁▅█"),
+        ([0.07, 0.08, None, 0.06], "▅█·▁"),
+        ([18.4, 18.4, 18.5], "▄▄▅"),
+        ([0.0, 0.0], "▁▁"),
+        ([5.0, 1.0, 9.0, 5.0], "▁█▅"),
+    ],
+)
+def test_a_sparkline_shows_change_and_its_end_is_the_newest(
+    values: list[float | None], said: str
+) -> None:
+    assert numbers.changes(values, 4 if len(values) < 4 or None in values else 3) == said
 
 
 def test_each_of_several_workers_has_its_step_so_that_the_slow_one_is_seen() -> None:
     slow = worker(1, reading=Reading({m.PROCESS_STEP_P50: 0.0312, m.PROCESS_LOADER_WAIT: 0.02}))
-    rows = [line.split() for line in screen(job(worker(), slow), 80).splitlines()]
-    found = {row[1]: row[2:8] for row in rows if len(row) > 8 and row[1] in {"4001", "4002"}}
+    shown = job(worker(), slow)
+    assert "a step takes 24.1 ms to 31.2 ms, longest on rank 1" in drawn(shown, 100)
+    rows = [line.split() for line in drawn(shown, 80, keys="g").splitlines()]
+    found = {row[0]: row[1:7] for row in rows if row and row[0] in {"4001", "4002"}}
     assert found["4001"] == ["0", "ptrace", "24.1", "ms", "45%", "1.1%"]
     assert found["4002"] == ["1", "ptrace", "31.2", "ms", "2.0%", DASH]
 
 
 def test_what_happens_is_an_alarm_only_where_it_is_one() -> None:
     shown = job(happened=(COMPILED, PAUSED), ticks=1)
-    text = screen(shown, 100)
-    assert f"· 12 s  {COMPILED.text}" in text
-    assert f"! 12 s  {PAUSED.text}" in text
+    text = drawn(shown, 100)
+    assert f"·    12 s  {COMPILED.text}" in text
+    assert f"!    12 s  {PAUSED.text}" in text
     out = io.StringIO()
     PlainLines(everything=False, out=out).tick(shown)
     assert f"\n  · {COMPILED.text}\n  ! {PAUSED.text}\n" in out.getvalue()
@@ -183,7 +185,7 @@ def test_a_job_that_says_nonsense_of_itself_breaks_and_steers_nothing() -> None:
     }  # fmt: skip
     member = worker(framework={"torch": nonsense, EVIL: {}}, steps_source=EVIL * 90)
     shown = job(member, happened=(replace(COMPILED, text=EVIL),))
-    text = screen(shown, 80) + plain.tick(shown, everything=False)
+    text = drawn(shown, 80) + plain.tick(shown, everything=False)
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "Net\\x1b[2J[bold]\\n" in text
@@ -197,8 +199,8 @@ def of_words(framework: object) -> str:
 
 def test_the_process_that_knows_its_model_speaks_for_the_job() -> None:
     launcher = worker(None, framework={"torch": {"version": "2.13.0"}})
-    text = screen(job(launcher, worker(1)), 120)
-    assert "ResNet" in text.splitlines()[2]
+    text = drawn(job(launcher, worker(1)), 120)
+    assert "ResNet" in text.splitlines()[1]
 
 
 COUNTED = {
@@ -264,7 +266,7 @@ def test_the_line_that_reads_values_is_shown_where_that_takes_time() -> None:
     for share, is_named in ((0.3, True), (0.005, False)):
         reading = Reading({m.PROCESS_SYNC_WAIT: share})
         shown = job(worker(reading=reading, read_line=READ))
-        for text in (plain.tick(shown, everything=False), screen(shown, 100)):
+        for text in (plain.tick(shown, everything=False), drawn(shown, 100)):
             assert ("reads of values 30%, most at train.py:42 step" in text) is is_named
 
 
@@ -286,7 +288,7 @@ def test_the_pieces_fit_beside_each_other_at_any_width() -> None:
     taken = trace(compute=30, idle_input=20, idle_dispatch=20, idle_gc=10, idle_sync=20)
     fits = Reading(PACE | WAITS | {m.JOB_GC_PAUSE: 0.1})
     for width in range(40, 160, 7):
-        text = screen(job(job=fits, traces=taken, **on_gpus(0.4)), width)
+        text = drawn(job(job=fits, traces=taken, **on_gpus(0.4)), width)
         assert max(map(len, text.splitlines())) <= width
         assert "i input 20% 4.82 ms" in text
 
@@ -296,5 +298,5 @@ def test_a_trace_that_does_not_count_is_described_by_the_figures_it_would_have_h
     window = {"ns": 100, "asked_ns": None, "step_ns": 200, "outside_ns": 0}
     steps = budget(compute=5, idle_unknown=1)
     taken = replace(short, window=window, step_budget=steps)
-    text = screen(job(traces=taken, **on_gpus(0.4)), 120)
-    assert "last trace, 12 s ago: compute 50%, unknown 50%; does not count now: it covers" in text
+    text = drawn(job(traces=taken, **on_gpus(0.4)), 120)
+    assert "the last trace, 12 s ago, does not count: it covers" in text

@@ -1,0 +1,109 @@
+"""The top of the live view: what is wrong, where, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.text import Text
+
+from whyidle.monitor.core.contracts.diagnosis import FindingJson, FixJson, VerdictJson
+from whyidle.monitor.recording.faults import FIRST_SECONDS
+from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.render import finding_text
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.finding_lines import STYLES
+from whyidle.monitor.render.live.lines import cut, ends
+
+INDENT: Final = "       "
+# The rest is a key away.
+MOST: Final = 3
+LOOKING: Final = f"Looking for the cause: that takes about {FIRST_SECONDS + 5:.0f} s."
+NOTHING: Final = "No cause is certain yet."
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing that is wrong."""
+
+    title: str
+    # Empty for a verdict that no finding is about.
+    severity: str = ""
+    # The expected factor, and what is known of it.
+    gain: str = ""
+    between: str = ""
+    place: str = ""
+    fix: str = ""
+    code: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+def of(snapshot: Snapshot) -> tuple[Advice, ...]:
+    """Return what is wrong, what the verdict is about first."""
+    verdict = snapshot.verdict
+    if verdict is None and not snapshot.findings:
+        return (Advice(LOOKING if snapshot.elapsed < 2 * FIRST_SECONDS else NOTHING),)
+    rule = None if verdict is None else verdict.rule
+    findings = sorted(snapshot.findings, key=lambda finding: finding.rule != rule)
+    head = () if verdict is None or rule is not None else (_said(verdict),)
+    return (*head, *map(_found, findings))
+
+
+def _said(verdict: VerdictJson) -> Advice:
+    # Its text names the line.
+    fix, code = _fixed(verdict.fix)
+    return Advice(printable(verdict.text), fix=fix, code=code)
+
+
+def _found(finding: FindingJson) -> Advice:
+    slow, fast = finding.speedup or (1.0, 1.0)
+    gain = "" if finding.expected is None else f"about {finding.expected:.2f}x faster"
+    gain += ", uncertain" if gain and fast > finding_text.WIDE * slow else ""
+    low, high = f"{slow:.2f}x", f"{fast:.2f}x"
+    where = next(iter(finding.where), None)
+    fix, code = _fixed(next(iter(finding.fixes.values()), None))
+    return Advice(
+        printable(finding.title),
+        finding.severity,
+        gain,
+        f"{low} to {high}" if gain and low != high else "",
+        "" if where is None else f"{finding_text.short(where)} in {printable(where.function)}",
+        fix,
+        code,
+        evidence=tuple(f"{e.name}: {e.value}" for e in finding_text.of(finding).evidence),
+    )
+
+
+def _fixed(fix: FixJson | None) -> tuple[str, str]:
+    return ("", "") if fix is None else (printable(fix.text), fix.code)
+
+
+def lines(advice: Sequence[Advice], width: int) -> list[Text]:
+    """Return the first with its place and its fix, a line for each of the next."""
+    first, *rest = advice
+    shown = [_head(first, width, "bold")]
+    if first.place or first.between:
+        shown.append(ends(Text(f"{INDENT}{first.place}"), first.between, width))
+    if first.fix:
+        fix, _, _ = first.fix.partition(". ")
+        shown.append(cut(Text(f"{INDENT}→ {fix.rstrip('.')}.", "cyan"), width))
+    shown += [_head(each, width) for each in rest[: MOST - 1]]
+    if more := len(rest) - MOST + 1:
+        shown += [Text(f"{INDENT}and {more} more", "dim")] if more > 0 else []
+    return shown
+
+
+def _head(advice: Advice, width: int, style: str = "") -> Text:
+    line = Text()
+    if advice.severity:
+        line.append(f"{advice.severity.upper():<{len(INDENT)}}", STYLES[advice.severity])
+    return ends(line.append(advice.title, style), advice.gain, width, "bold green")
+
+
+def details(advice: Advice, width: int) -> list[list[Text]]:
+    """Return what to write, and what was measured, for a screen with room to spare."""
+    code = [Text(f"{INDENT}{printable(row)}", "cyan") for row in advice.code.splitlines()]
+    measured = [Text(f"{INDENT}{row}") for row in advice.evidence]
+    parts = (("what to write", code), ("what was measured", measured))
+    return [[cut(x, width) for x in (Text(name, "dim"), *rows)] for name, rows in parts if rows]
