@@ -19,6 +19,9 @@ from whyidle.monitor.signals.recorded import Recorded
 
 # Less than this is left on cores that are full, as sampled once a second.
 FULL: Final = 0.90
+# Neighbours that take a quarter of the cores, with nothing left, take them from threads that
+# compute for a main thread, which itself waits for those and not for a core.
+LEAST_TAKEN: Final = 0.25
 
 
 class Runner(StrEnum):
@@ -55,6 +58,11 @@ class CoreAccount:
         return self.runs[Runner.FREE] <= (1 - FULL) * self.cores
 
     @property
+    def is_taken(self) -> bool:
+        """Whether other programs have a good part of them, full or not."""
+        return self.runs[Runner.OTHERS] >= LEAST_TAKEN * self.cores
+
+    @property
     def is_crowded(self) -> bool:
         """Whether other programs take what the job would: at least the part that is not left."""
         return self.is_full and self.runs[Runner.OTHERS] > (1 - FULL) * self.cores
@@ -80,6 +88,19 @@ def allowed(job: Recorded) -> Cores | None:
     if there is None or busy is None:
         there, busy = job.means.get(m.HOST_CORES), job.means.get(m.HOST_CPU)
     return None if there is None or busy is None else Cores(there, busy * there)
+
+
+def wanted_by(job: Recorded) -> Measure | None:
+    """Return how many of its threads run or wait for a core, on average."""
+    used, waiting = job.mean(m.JOB_CPU), job.mean(m.JOB_WAITING_THREADS)
+    if used is None or waiting is None:
+        return None
+    return job.measure(used.value + waiting.value, "count", "procfs")
+
+
+def busy_processes(job: Recorded) -> int:
+    """Return of how many processes its threads compute."""
+    return round(job.means.get(m.JOB_BUSY_PROCESSES, 0.0))
 
 
 def may_use(job: Recorded) -> Measure | None:

@@ -83,7 +83,7 @@ def cause_of(window: Window) -> Cause | None:
 
 
 def _late_worker(window: Window) -> Cause | None:
-    workers, loaders = window.loader_workers, _with_workers(window)
+    workers, loaders = window.loader_workers, with_workers(window)
     # Of two loaders the one may have nothing to do.
     if len(workers) < 2 or len(loaders) != 1 or len(workers) > loaders[0]:
         return None
@@ -110,14 +110,14 @@ def _late_worker(window: Window) -> Cause | None:
     )  # fmt: skip
 
 
-def _with_workers(window: Window) -> list[int]:
+def with_workers(window: Window) -> list[int]:
     """Return how many workers each loader has, of those that have any."""
     return [w for each in window.loaders if isinstance(w := each.get("workers"), int) and w]
 
 
 def _are_too_few(window: Window) -> bool:
     """Tell whether all workers work all the time, beside cores that nobody uses."""
-    workers, cores, count = window.loader_workers, window.core_account, sum(_with_workers(window))
+    workers, cores, count = window.loader_workers, window.core_account, sum(with_workers(window))
     if cores is None or not 0 < len(workers) <= count:
         return False
     is_busy = all(each.share - each.error / 2 >= LATE for each in workers)

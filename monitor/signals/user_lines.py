@@ -58,14 +58,20 @@ def of_main(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
     return tuple(replace(place, share=main.get((place.file, place.line))) for place in places)
 
 
-def asking(job: Recorded, pattern: re.Pattern[str], most: int | None = MOST) -> tuple[Place, ...]:
+def asking(
+    job: Recorded,
+    pattern: re.Pattern[str],
+    most: int | None = MOST,
+    *,
+    if_: Callable[[re.Match[str]], bool] = bool,
+) -> tuple[Place, ...]:
     """Return the lines that ask for something, in the files that the main thread was found in."""
     files = dict.fromkeys(line.file for line in job.lines)
     found = (
         Place(file, number, function_at(file, number))
         for file in files
         for number, text in enumerate((text_of(file) or "").splitlines(), 1)
-        if pattern.search(text.partition("#")[0])
+        if (asked := pattern.search(text.partition("#")[0])) and if_(asked)
     )
     return own(found, most)
 
