@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from whyidle.monitor.code.source import tree_of, written
+from whyidle.monitor.code.source import MODULE, tree_of, written
 from whyidle.monitor.core.finding import Place, SourceLine
 
 Assigned = ast.Assign | ast.AnnAssign
@@ -43,7 +43,7 @@ def calls_of(function: str, lines: Iterable[SourceLine]) -> Iterator[Place]:
 
 def _bodies(tree: ast.Module, where: str) -> Iterator[ast.AST]:
     """Yield what a function of that name does; of a module what it does itself."""
-    if where == "<module>":
+    if where == MODULE:
         yield from (one for one in tree.body if not isinstance(one, _DEFINED))
         return
     for node in ast.walk(tree):

@@ -14,6 +14,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 # The functions of a name that are at hand.
 Named = Callable[[str], Iterable[Function]]
 
+# What Python calls the code of a file that is in no function.
+MODULE: Final = "<module>"
 # So deep one function calls another.
 DEEPEST: Final = 4
 # A larger file is no code that a person wrote.
@@ -184,10 +186,15 @@ def reached(body: Sequence[ast.AST], named: Named) -> Iterator[ast.AST]:
         body = [x for name in sorted(names) for each in named(name) for x in each.body]
 
 
+def in_loop(file: str, line: int) -> bool:
+    """Tell whether a line stands in a loop, or begins one."""
+    return any(isinstance(node, ast.For | ast.While) for node in nodes_at(file, line))
+
+
 def function_at(file: str, line: int) -> str:
     """Return the name of the innermost function around a line."""
     around = [node for node in nodes_at(file, line) if isinstance(node, Function)]
-    return max(around, key=lambda node: node.lineno).name if around else "<module>"
+    return max(around, key=lambda node: node.lineno).name if around else MODULE
 
 
 def dotted(node: ast.expr) -> str:

@@ -35,16 +35,13 @@ transformations; it compiles anew for each shape just as jit does.
 
 from __future__ import annotations
 
-import ast
-import math
 import re
 from typing import Final
 
 from whyidle.monitor.code.given import makers
-from whyidle.monitor.code.source import called, nodes_at
+from whyidle.monitor.code.source import MODULE, called, in_loop
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
-    MOST_LOST,
     PROBES,
     Evidence,
     Fix,
@@ -55,15 +52,13 @@ from whyidle.monitor.core.finding import (
     Place,
     Verdict,
 )
-from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.eager import CONTROL
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
-from whyidle.monitor.signals.sampling import SURE
+from whyidle.monitor.signals.recompiled import Recompiled, compiled_again, taken
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
@@ -71,21 +66,12 @@ from whyidle.monitor.signals.window import Window
 LEAST: Final = 0.02
 # One compilation in the steady part is a new evaluation, two are the first that go on.
 LEAST_NOW: Final = 2
-# The first run of what was compiled takes longer: of 12 shapes of one step on a CPU 1.5 times as
-# long as the second (new pages, a program that is in no cache), and the search for a program and
-# the way into it a tenth of what is left. All runs grow by padding: by nothing where lengths lie
-# close below the next one of the few, by at most all where powers of two are used.
-AFTER_THE_FIRST: Final = 0.57
-# So many executions JAX takes ahead on a CPU (its client's own limit): then who calls it waits.
-MOST_AHEAD: Final = 32
-# PyTorch makes one program that fits all lengths, and pads nothing.
-GROWN: Final = {"jax": 2.0, "torch": 1.0}
-# TensorFlow optimizes and places a graph in its first run, which the agent does not see: that took
-# 0.50 to 0.75 of what tracing it took (perceptrons of 2 and 20 layers, a convolutional and a
-# recurrent network on a CPU), and four times as much where XLA compiles it.
-OPTIMIZED, OPTIMIZED_MOST, OPTIMIZED_BY_XLA = 0.5, 0.75, 4.0
-# What PyTorch's compiler says where a size has changed; of other reasons each has its own cure.
-_SIZE: Final = re.compile(r"size|shape|stride|\blen\(|ndim")
+# All runs grow by padding: by nothing where lengths lie close below the next one of the few, by at
+# most all where powers of two are used. PyTorch makes one program that fits all lengths.
+GROWN: Final = 2.0
+ALIVE: Final = "compiled programs of this name alive"
+# What PyTorch's compiler says where no size has changed: of these reasons each has its own cure.
+_NO_SIZE: Final = re.compile(r"^(?!.*(size|shape|stride|\blen\(|ndim))", re.DOTALL)
 LOOK: Final = Fix(
     "Keep what the reason names as it is from step to step, or pass it as a tensor.",
     """\
@@ -151,6 +137,7 @@ for batch in batches:
 # By the reason that the agent gives; of others the rule's own cure.
 CURES: Final[dict[Framework, tuple[tuple[re.Pattern[str], Fix], ...]]] = {
     "jax": ((_AS_BEFORE, AS_ARRAY), (_ANEW, JIT_ONCE)),
+    "pytorch": ((_NO_SIZE, LOOK),),
     "tensorflow": ((_VALUE, AS_TENSOR), (_ANEW, ONCE), (_OBJECT, SAME)),
 }
 # Who forgets all that was compiled.
@@ -173,177 +160,70 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE)
     # Loops of JAX's own that are compiled in each call miss a function around them: unjitted_step.
     again = [one for one in compiled_again(job) if one.function.function not in CONTROL]
-    lost = min(1.0, sum(one.share.value for one in again))
     # What warms up ends by itself.
     goes_on = rate is None or round(rate.value * job.seconds) >= LEAST_NOW
-    if not again or not goes_on or lost < LEAST:
+    if not again or not goes_on or sum(one.share.value for one in again) < LEAST:
         return None
-    worst = again[0].function
-    reason, framework = worst.reason or "", PROBES[worst.framework]
-    clearing = _clearing(window, reason)
-    by_size = framework != "pytorch" or bool(_SIZE.search(reason))
-    gain = _gain(window, again, lost, by_size=by_size, clears=bool(clearing))
-    places = [_place(one.function) for one in again if one.function.file]
-    if _PIPELINE.fullmatch(worst.function):
-        return _of_pipeline(window, again, gain, own(places))
+    worst, at = again[0].function, _place(again[0].function)
+    framework, reason = PROBES[worst.framework], worst.reason or ""
     # Another cure than the rule's own, where the reason names another cause.
-    cure = next((cure for like, cure in CURES.get(framework, ()) if like.search(reason)), None)
-    if not by_size:
-        cure = LOOK
+    cures = CURES.get(framework, ())
+    cure = next((cure for like, cure in cures if like.search(reason)), None)
+    title, clearing = f"'{worst.function}' is compiled again and again", _clearing(window, reason)
     if clearing:
-        cure = KEEP
+        cure, title = KEEP, f"{title}: what was compiled is cleared"
+    # Who pads to few lengths computes more; where no argument changed there is none to pad. Of a
+    # function made anew hardly anything came back in one program of four: it stays wide.
+    pads = framework == "jax" and cure not in {KEEP, AS_ARRAY}
+    low, high = taken(window, again, grown=GROWN if pads else 1.0)
+    # What else changes cannot always be kept as it is.
+    gain = comes_back(window, low / 2 if cure is LOOK else low, high, Side.COMPILER)
+    if _PIPELINE.fullmatch(worst.function):
+        # To compile it is only a part of what the call does; the rest may be the model.
+        rows = () if window.host is None else window.host.rows
+        mine = (x.share for x in rows if any(y[:2] == (at.file, at.line) for y in x.frames))
+        gain = Gain(gain.low, max(gain.high, sum(mine)))
+        names = called(at.file, at.line)
+        by = next((name for name in names if _MAKES_PIPELINE.fullmatch(name)), None)
+        cure = CALL_MODEL if by else PIPELINE_ONCE
+        title = "A data pipeline is made again and again"
+        title = f"{by}() makes a data pipeline in each call" if by else title
     # Where an argument changes, the lines that give what its call is given.
-    at = _place(worst)
-    is_given = _ARGUMENT.match(reason)
-    given = makers(CodeLine(at.file, at.line, at.function))[:2] if is_given else ()
-    made = (Place(each.file, each.line, each.function) for each in given)
+    line = CodeLine(at.file, at.line, at.function)
+    given = makers(line)[:2] if _ARGUMENT.match(reason) else ()
+    others = (_place(one.function) for one in again[1:])
+    places = (*clearing, at, *(Place(*each) for each in given), *others)
     return Found(
         gain=gain,
         fixes=None if cure is None else {framework: cure},
-        evidence=tuple(_evidence(window, again)),
-        where=own((*clearing, *places[:1], *made, *places[1:])),
+        evidence=_evidence(window, again),
+        where=own(place for place in places if place.file),
         slice=Slice.IDLE_COMPILE,
-        title=f"'{worst.function}' is compiled again and again"
-        + (": what was compiled is cleared" if clearing else ""),
+        title=title,
         frameworks=tuple(dict.fromkeys(PROBES[one.function.framework] for one in again[:3])),
     )
 
 
-def _of_pipeline(
-    window: Window, again: list[Recompiled], gain: Gain, where: tuple[Place, ...]
-) -> Found:
-    """Judge pipelines of TensorFlow's that are made anew: compiling them is only a part of it."""
-    at = where[:1]
-    called_at = [name for place in at for name in called(place.file, place.line)]
-    by = next((name for name in called_at if _MAKES_PIPELINE.fullmatch(name)), None)
-    rows = () if window.host is None else window.host.rows
-    whole = sum(
-        row.share
-        for row in rows
-        for place in at
-        if any((line.file, line.line) == (place.file, place.line) for line in row.frames)
-    )
-    return Found(
-        # What the call does besides may be the model.
-        gain=Gain.between(gain.low, max(gain.high, whole)),
-        fixes={"tensorflow": PIPELINE_ONCE if by is None else CALL_MODEL},
-        evidence=tuple(_evidence(window, again)),
-        where=where,
-        slice=Slice.IDLE_COMPILE,
-        title=f"{by}() makes a data pipeline in each call"
-        if by
-        else "A data pipeline is made again and again",
-        frameworks=("tensorflow",),
-    )
-
-
-def _clearing(window: Window, reason: str | None) -> tuple[Place, ...]:
+def _clearing(window: Window, reason: str) -> tuple[Place, ...]:
     """Return the lines that clear what was compiled: in a loop, or where no argument changed."""
-    again = _AS_BEFORE.match(reason or "")
-    kinds = (ast.For, ast.While, *((ast.FunctionDef,) if again else ()))
+    is_same = _AS_BEFORE.match(reason)
     return tuple(
         place
         for place in asking(window.job, _CLEARS)
-        if any(isinstance(x, kinds) for x in nodes_at(place.file, place.line))
+        if in_loop(place.file, place.line) or (is_same and place.function != MODULE)
     )
 
 
-def _first_runs(window: Window) -> float:
-    """Return what part of the steps at most is the first run of a program."""
-    each = window.compiles_per_step
-    return 1.0 if each is None else min(1.0, each.value)
-
-
-def _by_chance(
-    window: Window, lost: tuple[float, float], again: list[Recompiled], *, alike: bool = False
-) -> tuple[float, float]:
-    """Return the least and the most that compiling may take in the long run.
-
-    How many compilations fell into this window is chance; so is what they are to the rest.
-    ``alike``: one takes as long as another, so that where each step has one nothing is by chance.
-    """
-    rate = window.job.mean(m.PROCESS_COMPILES)
-    number = sum(one.function.count - one.function.cached for one in again)
-    number = number if rate is None else min(number, round(rate.value * window.job.seconds))
-    other = 1 - _first_runs(window) if alike and window.compiles_per_step is not None else 1.0
-    factor = 1 + SURE * math.sqrt(other / max(1, number))
-    least, most = (min(MOST_LOST, share) for share in lost)
-    least, most = least / (1 - least) / factor, most / (1 - most) * factor
-    return least / (1 + least), most / (1 + most)
-
-
-def _gain(
-    window: Window, again: list[Recompiled], lost: float, *, by_size: bool, clears: bool
-) -> Gain:
-    job, host, worst = window.job, window.host, again[0].function
-    if worst.framework == "tensorflow":
-        # The tracing, and what the first run of each graph takes besides.
-        low, high = _by_chance(window, (lost, lost), again, alike=True)
-        most = OPTIMIZED_BY_XLA if window.fact("jit_compile") else OPTIMIZED_MOST
-        gain = Gain.between(low * (1 + OPTIMIZED), high * (1 + most))
-    else:
-        least = lost
-        if host is not None and (sampled := host.share(HostClass.COMPILE)):
-            # What is compiled within another function counts in both; samples count a moment once.
-            least = min(lost, max(0.0, sampled - host.error(sampled)))
-        # Who pads to few lengths computes more; where no argument changed there is none to pad.
-        # Of a function made anew hardly anything came back in one program of four: it stays wide.
-        is_same = _AS_BEFORE.match(worst.reason or "")
-        grown = 1.0 if clears or is_same else GROWN[worst.framework]
-        # A run is no longer than its compilation, so that all first runs take no more than that
-        # does. What is left may grow.
-        first = _first_runs(window)
-        ends = [_back(x, first, grown) for x in _by_chance(window, (least, lost), again)]
-        gain = Gain.between(ends[0][0], max(high for _, high in ends))
-    if again[0].is_few:
-        # At least what they are of all that was recorded.
-        spent = sum(one.function.ns for one in again) / 1e9 / (job.seconds + job.warm_s)
-        gain = Gain(min(gain.low, spent), gain.high)
-    # What else changes cannot always be kept as it is.
-    return _beside(window, gain if by_size else Gain.between(lost / 2, max(lost, gain.high)))
-
-
-def _back(lost: float, first: float, grown: float) -> tuple[float, float]:
-    runs = min(lost, first * (1 - lost))
-    left = 1 - lost - (1 - AFTER_THE_FIRST) * runs
-    least = 1 - min(1.0, grown * left) if grown > 1 else lost
-    return least, 1 - left
-
-
-def _beside(window: Window, gain: Gain) -> Gain:
-    """Return what is left of it where a trace of whole steps shows the device at work meanwhile."""
-    if window.trace is None:
-        return gain
-    stays = comes_back(window, gain.low, gain.high, Side.HOST)
-    if window.device != "cpu":
-        return Gain(min(gain.low, stays.low), min(gain.high, stays.high))
-    # There the compiler takes cores from that work, which then takes longer than without it.
-    return Gain(min(gain.low, max(stays.low, gain.low - _asked_for_before(window))), gain.high)
-
-
-def _asked_for_before(window: Window) -> float:
-    """Return the most of the time in which a CPU does what it was given before a compilation."""
-    step, pace, rate = window.step_s, window.steps_per_s, window.job.mean(m.PROCESS_COMPILES)
-    if step is None or pace is None or not pace.value or rate is None or not window.uses("jax"):
-        return 1.0
-    # Of a job that reads only now and then most steps are as short as their launch.
-    longest = max(step.value, (1 - window.job.means.get(m.JOB_COMPILE, 0.0)) / pace.value)
-    return rate.value * longest * MOST_AHEAD
-
-
-def _evidence(window: Window, again: list[Recompiled]) -> list[Evidence]:
+def _evidence(window: Window, again: list[Recompiled]) -> tuple[Evidence, ...]:
     job, worst = window.job, again[0].function
     programs = (window.fact("executables_by_name") or {}).get(f"jit_{worst.function}")
-    found = [
+    alive = programs if isinstance(programs, int) and programs > 1 else None
+    return (
         Evidence.of("time spent compiling", again[0].share),
         Evidence.of(f"compilations of '{worst.function}'", job.measure(worst.count, "count")),
-    ]
-    if worst.reason:
-        found.append(job.said("why", worst.reason))
-    if isinstance(programs, int) and programs > 1:
-        alive = job.measure(programs, "count")
-        found.append(Evidence.of("compiled programs of this name alive", alive))
-    return found
+        *((job.said("why", worst.reason),) if worst.reason else ()),
+        *Evidence.known({ALIVE: job.measure(alive, "count") if alive else None}),
+    )
 
 
 def _place(function: Compiled) -> Place:

@@ -8,6 +8,7 @@ computes, both need its cores. What a loader leaves of them ``input_starved`` sa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,8 @@ class Side(StrEnum):
     HOST = "host"
     # It waits for what it reads, and can prepare the next step instead.
     AHEAD = "ahead"
+    # It waits for a compiler. What the device does meanwhile stays, where a trace shows it.
+    COMPILER = "compiler"
     # Of the host's time what a GPU stands idle in.
     GPU = "gpu"
     # Cores, not shares of the time: others compute on them.
@@ -60,18 +63,8 @@ def idle_slice(trace: Traced | None) -> Slice:
 
 def comes_back(window: Window, low: float, high: float, side: Side) -> Gain:
     """Return what a step gains where a fix saves between two shares of somebody's time."""
-    match side:
-        case Side.HOST:
-            return Gain(_of_host(window, low)[0], _of_host(window, high)[1])
-        case Side.AHEAD:
-            return Gain(_ahead(window, low).low, _ahead(window, high).high)
-        case Side.GPU:
-            least, most = _idle(window)
-            return Gain.between(low + least - 1, min(high, most))
-        case Side.CORES:
-            return Gain.between(_freed(window, low)[0], _freed(window, high)[1])
-        case Side.NO_CORE:
-            return Gain.between(_has_no_core(window, low)[0], _has_no_core(window, high)[1])
+    least, most = _MODELS[side](window, low)[0], _MODELS[side](window, high)[1]
+    return Gain.between(min(least, most), most)
 
 
 def _of_host(window: Window, saved: float) -> tuple[float, float]:
@@ -116,25 +109,33 @@ def _works(window: Window) -> tuple[float, float] | None:
     return (min(known), max(known)) if known else None
 
 
-def _ahead(window: Window, waiting: float) -> Gain:
+def _compiling(window: Window, saved: float) -> tuple[float, float]:
+    if window.trace is None:
+        return saved, saved
+    least, most = _of_host(window, saved)
+    # A CPU computes for longer beside a compiler.
+    return least, saved if window.device == "cpu" else most
+
+
+def _ahead(window: Window, waiting: float) -> tuple[float, float]:
     trace, cores = window.trace, window.cores
     if trace is None:
         # How long the device works is not known: perhaps all of the time.
-        return Gain(0.0, waiting)
+        return 0.0, waiting
     work, host = busy(trace), 1.0 - waiting
     # At best its operations are all that is left of the wait. What lies between them is the way to
     # a thread that has gone to sleep, and one with work ahead of it does not.
     high = max(0.0, 1.0 - max(work, host))
     if window.device == "gpu" or cores is None:
-        return Gain(high / 2, high)
+        return high / 2, high
     # Or who waits for a CPU backend waits for work, also between two operations of it.
     work = max(work + trace.taken(Slice.IDLE_SYNC), min(waiting, 1.0))
     # A CPU backend of JAX computes in the calling thread where it has nothing else in hand, as
     # it has not when the host is the slower one.
     if host > work:
-        return Gain(0.0, 0.0)
+        return 0.0, 0.0
     # At worst the device's work fills all cores.
-    return Gain(max(0.0, min(high, 1.0 - work - host / cores.value)), high)
+    return max(0.0, min(high, 1.0 - work - host / cores.value)), high
 
 
 def _freed(window: Window, taken: float) -> tuple[float, float]:
@@ -167,13 +168,23 @@ def _has_no_core(window: Window, waiting: float) -> tuple[float, float]:
     return least * lost, min(window.not_computing, NO_CORE_MOST * lost)
 
 
-def _idle(window: Window) -> tuple[float, float]:
-    """Return the least and the most of the time in which the job's GPU stands idle."""
+def _of_gpu(window: Window, saved: float) -> tuple[float, float]:
+    """Return what comes back of the host's time by how long the job's GPU stands idle."""
     trace = window.gpu_trace
     if trace is not None:
-        share = min(1.0, trace.taken(*(part for part in Slice if part.idle)))
-        return share, share
+        idle = min(1.0, trace.taken(*(part for part in Slice if part.idle)))
+        return saved + idle - 1, min(saved, idle)
     used = [g.means.get(m.GPU_UTILISATION) for g in window.gpus]
     known = [share for share in used if share is not None]
     # A moment counts as used where any kernel ran in it: at least the rest is idle.
-    return (1 - max(known) if known else 0.0), 1.0
+    return saved - max(known, default=1.0), saved
+
+
+_MODELS: Final[Mapping[Side, Callable[[Window, float], tuple[float, float]]]] = {
+    Side.HOST: _of_host,
+    Side.COMPILER: _compiling,
+    Side.AHEAD: _ahead,
+    Side.GPU: _of_gpu,
+    Side.CORES: _freed,
+    Side.NO_CORE: _has_no_core,
+}

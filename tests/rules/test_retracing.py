@@ -298,27 +298,6 @@ def test_who_passes_an_array_pads_nothing() -> None:
     assert ranges[0].high == ranges[1].high
 
 
-def test_a_cpu_does_no_more_meanwhile_than_it_was_given_before() -> None:
-    row = replace(compiled(30, 18), reason=OTHER)
-    seen = answer({Slice.COMPUTE: 1.0}, kind="cpu")
-    facts = {"jax": {"backend": "cpu", "version": "0.10"}}
-
-    def low(step_s: float) -> float:
-        means = {
-            m.JOB_COMPILE: 0.6, m.PROCESS_COMPILES: 1.0, m.JOB_STEP_P50: step_s,
-            m.JOB_STEPS: 0.4 / step_s,
-        }  # fmt: skip
-        more = {"compiled": (row,), "inside": True, "facts": facts}
-        gain = found(NAME, window(seen, means=means, **more)).gain
-        assert gain is not None
-        return gain.low
-
-    # Of steps of a millisecond 32 are next to nothing beside a compilation of 0.6 s; of 20 ms they
-    # take as long.
-    assert low(0.02) < 0.1
-    assert low(0.001) > 0.3
-
-
 def test_pytorch_gives_up_sooner_and_so_fewer_are_many() -> None:
     finding = found(NAME, job(0.5, replace(compiled(5, 5), framework="torch")))
     assert finding.frameworks == ("pytorch",)
