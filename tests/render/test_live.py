@@ -198,6 +198,13 @@ def test_a_terminal_of_a_few_lines_keeps_the_keys() -> None:
     assert lines[-1].startswith("q stop watching")
 
 
+def test_a_heading_without_its_lines_is_left_out() -> None:
+    for height in range(10, 40):
+        middle = shown(view_of(1, 80, height)).splitlines()[2:-3]
+        last = [line for line in middle if line.strip("─")][-1]
+        assert last not in {"what to write", "what was measured"}
+
+
 def test_keys_open_pages_scroll_them_and_hold_the_screen() -> None:
     view = view_of(1, 80, 24)
     assert "PyTorch:" in shown(view, "d")

@@ -19,6 +19,7 @@ from whyidle.monitor.render.live.lines import cut, ends
 INDENT: Final = "       "
 # The rest is a key away.
 MOST: Final = 3
+HEADINGS: Final = ("what to write", "what was measured")
 LOOKING: Final = f"Looking for the cause: that takes about {FIRST_SECONDS + 5:.0f} s."
 NOTHING: Final = "No cause is certain yet."
 
@@ -105,5 +106,5 @@ def details(advice: Advice, width: int) -> list[list[Text]]:
     """Return what to write, and what was measured, for a screen with room to spare."""
     code = [Text(f"{INDENT}{printable(row)}", "cyan") for row in advice.code.splitlines()]
     measured = [Text(f"{INDENT}{row}") for row in advice.evidence]
-    parts = (("what to write", code), ("what was measured", measured))
+    parts = zip(HEADINGS, (code, measured), strict=True)
     return [[cut(x, width) for x in (Text(name, "dim"), *rows)] for name, rows in parts if rows]

@@ -13,7 +13,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading, by_reason
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import numbers
+from whyidle.monitor.render import numbers, plain
 from whyidle.monitor.render.live.history import History, Values
 from whyidle.monitor.render.live.lines import GAP, aligned, cut
 from whyidle.monitor.runs.estimate import CHANGED
@@ -68,7 +68,8 @@ def of(snapshot: Snapshot, history: History, *, everything: bool) -> Devices:
     """Return the GPUs to show."""
     facts = snapshot.shown(everything=everything)
     if not facts:
-        return Devices("", (), (snapshot.gpu_problem or f"no GPU: {snapshot.owned.how}",))
+        problem = snapshot.gpu_problem
+        return Devices("", (), (plain.briefly(problem) if problem else snapshot.owned.how,))
     each = [
         Device(x.index, snapshot.gpus[x.index].reading, history.of(m.GPU_UTILISATION, x.index))
         for x in facts

@@ -96,8 +96,8 @@ def _framed(top: list[Text], middle: list[Text], foot: list[Text], size: Size) -
     width, height = size
     room = max(0, height - len(top) - len(foot) - LINES)
     shown = middle[:room]
-    # A line below which nothing fits separates nothing.
-    while shown and shown[-1].plain.strip("─") == "":
+    # A line or a heading below which nothing fits says nothing.
+    while shown and shown[-1].plain.strip("─") in {"", *advice.HEADINGS}:
         shown.pop()
     blank = [Text() for _ in range(room - len(shown))]
     return [*top, _line(width), *shown, *blank, _line(width), *foot][-height:]
