@@ -73,7 +73,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
-from whyidle.monitor.signals.gain import Side, comes_back, waits_for_device
+from whyidle.monitor.signals.gain import BACK_LEAST, HANDING_OVER, UNRECORDED, Side, comes_back
 from whyidle.monitor.signals.loading import Loader
 from whyidle.monitor.signals.loading_cause import (
     MOST_LINES,
@@ -86,7 +86,6 @@ from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.serving import others_run, trains
-from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import MOST, asking, fetches, of_main, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
@@ -94,13 +93,6 @@ from whyidle.monitor.signals.window import Window
 LEAST_OF_LOOKS: Final = 0.05
 # A graph that is waited for less has no input worth a hint.
 LEAST_OF_GRAPH: Final = 0.15
-# Of five measured pairs: workers take from the launching thread 0.67 of what the host is late by.
-TAKEN_BY_WORKERS: Final = 0.67
-# What part of a wait comes back at least, on a GPU and where only counters show it (60-73%).
-BACK_LEAST: Final = 0.6
-# To hand a batch over costs the workers some of their time (measured: 1% of threads, 11% of
-# processes).
-HANDING_OVER: Final = 0.1
 # Where all cores work no more workers help.
 CHEAPER: Final = both(
     "Do less for each sample: keep what does not change between epochs, store it as it is"
@@ -112,8 +104,6 @@ def prepared(index):
 )
 COMPETES: Final = "Loading takes the cores that the step computes on"
 _GENERATES: Final = re.compile(r"\bfrom_generator\(")
-# Where a trace puts time in which the main thread did what no profiler records.
-UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 
 
 def detect(window: Window) -> Verdict:
@@ -218,7 +208,7 @@ def _explained(window: Window, found: Found, cause: Cause, waits: Measure | None
         gain = Gain(gain.low, max(gain.high, min(MOST_LOST, of_all)))
     elif gain is not None and cores is not None and cause.kind in OVERLAPS:
         # The main thread waits: as many readers as cores are sure, though more may divide it more.
-        surely = _surely(gain.high, 1 - gain.high, cores)
+        surely = 1 - (1 + HANDING_OVER * gain.high) / cores.value
         gain = Gain(min(gain.low, max(0.0, surely)), gain.high)
     return replace(
         found,
@@ -284,7 +274,7 @@ def _of_loader(window: Window, waits: Measure) -> Verdict:
     # The lines by the trace, else those at the loader: the others only come after it.
     where = of_slice(window, Slice.IDLE_INPUT) or seen(window.job, fetches)
     if cores is None or workers is None or workers.value < cores.value:
-        gain = _gain(window, waits, 0 if workers is None else workers.value)
+        gain = comes_back(window, waits.value, waits.value, Side.LOADER)
         return Found(gain, evidence, where, Slice.IDLE_INPUT)
     if waits.value < LEAST_OF_LOOKS:
         return None
@@ -293,40 +283,10 @@ def _of_loader(window: Window, waits: Measure) -> Verdict:
     return Found(None, evidence, where, Slice.IDLE_INPUT, Severity.LOW, title)
 
 
-def _gain(window: Window, waits: Measure, workers: float) -> Gain:
-    trace, cores = window.trace, window.cores
-    low, high = waits.value * BACK_LEAST, waits.value
-    if trace is not None and waits.source == trace.source:
-        late = trace.taken(Slice.IDLE_DISPATCH)
-        low, high = waits.value - TAKEN_BY_WORKERS * late, waits.value + late
-        if window.device == "gpu":
-            # However little the host is late by: what workers decode, the GPU still has to get.
-            low = min(low, waits.value * BACK_LEAST)
-    if cores is None:
-        return Gain.between(low, high)
-    spent = window.job.mean(m.JOB_LOADER_WAIT)
-    wait = max(waits.value, 0.0 if spent is None else spent.value)
-    # A batch takes one worker so long, in steps: workers that cannot follow take all of the step.
-    load = workers or wait
-    high = min(high, wait, 1 - load / cores.value)
-    # The rest of the step needs one of the same cores.
-    low = min(low, 1 - ((1 + HANDING_OVER) * load + 1 - wait) / cores.value)
-    if window.device != "cpu":
-        return Gain.between(low, high)
-    # So do other threads and ranks, where the main thread is to hand its loading over.
-    account, loads = window.core_account, window.loading
-    if account is not None and loads is not None and loads.who is Loader.MAIN:
-        low = min(low, (account.runs[Runner.FREE] - HANDING_OVER * load) / account.cores)
-    # A backend that works ahead may do meanwhile what the thread waits for afterwards.
-    if window.works_ahead:
-        low -= waits_for_device(window) or 0.0
-    return Gain.between(max(0.0, low), high)
-
-
 def _of_competing(window: Window, waits: Measure | None) -> Found | None:
     """Judge loading that makes nobody wait for it, and takes cores that the step computes on."""
     account, job = window.core_account, window.job
-    if account is None or window.device != "cpu" or not account.lines:
+    if account is None or not account.lines:
         return None
     taken = account.runs[Runner.HELPERS]
     freed = comes_back(window, taken, taken, Side.CORES)
@@ -349,60 +309,28 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
 
 
 def _of_main_thread(window: Window, doing: Activity) -> Verdict:
-    # A host that reads records nothing: a trace of it is mostly unknown, and counts all the same.
-    trace = next((each for each in window.traces if each.steps >= LEAST_STEPS), None)
-    cores = window.cores
-    if trace is None or cores is None:
-        return _of_samples(window, doing)
-    shares = {part: share.value for part in UNRECORDED if (share := trace.share(part))}
-    idle = sum(shares.values())
-    read = doing.share.value
-    waits = min(read, idle)
-    if waits < LEAST_OF_LOOKS:
+    trace, cores = window.whole_steps, window.cores
+    if trace is None and (window.host is None or window.device is None):
+        return window.lacks(Need.TRACE)
+    read, error = doing.share.value, step_samples(window.job).error(doing.share.value)
+    gain = comes_back(window, read - error, read + error, Side.LOADS)
+    if gain.high < LEAST_OF_LOOKS:
         return None
-    error = step_samples(window.job).error(read)
-    # Threads divide the reading; then the device, or the rest of the main thread, is the slowest.
-    high = min(read + error, idle, 1 - (read - error) / cores.value)
-    # Where reading takes a core, the work of a CPU backend and of the main thread take others.
-    low = min(high, _surely(read + error, max(1 - idle, 1 - read), cores))
-    # Where cores abound the main thread still takes over each batch.
-    low = min(low, (1 - HANDING_OVER) * max(0.0, read - error))
+    idle = trace.measure(trace.taken(*UNRECORDED), "ratio") if trace and cores else None
     return Found(
-        gain=Gain.between(low, high),
-        evidence=(
-            Evidence.of("main thread loads data", doing.share),
-            Evidence.of("device idle", trace.measure(idle, "ratio")),
-            Evidence.of("cores", cores),
+        gain=gain,
+        evidence=Evidence.known(
+            {
+                "main thread loads data": doing.share,
+                "device idle": idle,
+                "cores": cores if idle else None,
+            }
         ),
         confidence=Confidence.INFERRED,
         where=own(doing.where),
-        slice=max(shares, key=lambda part: shares[part]),
+        slice=max(UNRECORDED, key=trace.taken) if trace and cores else Slice.IDLE_INPUT,
         knows=Knows.CAUSE,
     )
-
-
-def _of_samples(window: Window, doing: Activity) -> Verdict:
-    """Judge a main thread that reads data where no trace has whole steps."""
-    account, read = window.host, doing.share.value
-    if account is None or window.device is None:
-        return window.lacks(Need.TRACE)
-    error = step_samples(window.job).error(read)
-    gain = comes_back(window, read - error, read + error, Side.HOST)
-    if gain.high < LEAST_OF_LOOKS:
-        return None
-    return Found(
-        gain=gain,
-        evidence=(Evidence.of("main thread loads data", doing.share),),
-        confidence=Confidence.INFERRED,
-        where=own(doing.where),
-        slice=Slice.IDLE_INPUT,
-        knows=Knows.CAUSE,
-    )
-
-
-def _surely(read: float, rest: float, cores: Measure) -> float:
-    """Return what as many threads as cores give back, where the rest needs one of these, too."""
-    return 1 - ((1 + HANDING_OVER) * read + rest) / cores.value
 
 
 rule = Rule(

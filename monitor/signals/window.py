@@ -148,6 +148,11 @@ class Window:
         """The account of the main thread's time; raises ``Lacking``."""
         return self.needed(self.host, Need.INSIDE)
 
+    @property
+    def whole_steps(self) -> Traced | None:
+        """The newest trace of whole steps, whether it says much of them or not."""
+        return next((each for each in self.traces if each.steps >= LEAST_STEPS), None)
+
     def whole_steps_on_gpu(self) -> Traced:
         """Return the trace of a GPU, of whole steps; raises ``Lacking``."""
         trace = self.needed(self.gpu_trace, Need.GPU_TRACE)
