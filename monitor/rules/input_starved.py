@@ -196,13 +196,11 @@ def _explained(window: Window, found: Found, cause: Cause, waits: Measure | None
     if cause.most is not None and waits is not None:
         # More workers would wait for the same one; how far its work can be spread is not known.
         gain, severity = Gain.between(0.0, min(waits.value, cause.most)), None
-    elif cause.kind is LoadKind.START and waits is not None:
-        # What is left is to wait for the first batch of the first epoch.
+    elif waits is not None and (
+        cause.kind is LoadKind.START or (gain is None and cause.kind in TAKES_NO_CORE)
+    ):
+        # What is left is the first batch of the first epoch, or what is computed on nearer data.
         gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, of_all), None
-    elif gain is None and waits is not None and cause.kind in TAKES_NO_CORE:
-        # Nearer data, or more readers than cores, leave what is computed on it.
-        low = BACK_LEAST * cause.least * waits.value
-        gain, severity = Gain.between(low, min(MOST_LOST, waits.value)), None
     elif gain is not None and waits is not None:
         # What is done once, or not at all, needs no core: then all of it comes back.
         gain = Gain(gain.low, max(gain.high, min(MOST_LOST, of_all)))
