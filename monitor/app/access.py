@@ -30,7 +30,7 @@ def closed(fs: ProcFs, pid: str = "PID") -> Refusal | None:
     if os.geteuid() == 0 or _in_container():
         return Refusal(
             "This container lets nobody into a running job: it lacks SYS_PTRACE.",
-            f"Docker: docker exec --privileged -it CONTAINER monitor attach {pid}\n"
+            f"Docker: docker exec --privileged -u root -it CONTAINER monitor attach {pid}\n"
             f"Kubernetes: kubectl debug -it POD --target=CONTAINER --profile=sysadmin"
             f" --image=IMAGE -- monitor attach {pid}\n"
             f"Or start the job with the monitor: {START}",

@@ -234,7 +234,8 @@ def _may_attach(target: Target | None, shut: Refusal | None) -> Check:
         yes = f"yes (monitor attach {target.pid})"
     if refused is None:
         return Check(ANSWER, "ok", yes)
-    return Check(ANSWER, "warn", f"from outside only. {refused.what}", refused.next_step)
+    how = "with sudo" if refused.next_step.startswith("sudo") else "from outside only"
+    return Check(ANSWER, "warn", f"{how}. {refused.what}", refused.next_step)
 
 
 def _ways_in(target: Target) -> Iterator[Check]:

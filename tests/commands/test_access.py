@@ -92,7 +92,7 @@ def test_a_container_is_opened_by_docker_or_kubernetes(
     why = access.closed(machine(tmp_path, "1"), "4711")
     assert why is not None
     docker, kubernetes, start = why.next_step.splitlines()
-    assert "docker exec --privileged -it CONTAINER monitor attach 4711" in docker
+    assert "docker exec --privileged -u root -it CONTAINER monitor attach 4711" in docker
     assert "kubectl debug" in kubernetes
     assert "monitor run --" in start
 
@@ -145,14 +145,13 @@ def test_what_is_no_training_job_is_not_recorded(
 
 
 def test_a_shell_that_started_python_may_become_a_job(monitor: Monitor) -> None:
-    script = f'{sys.executable} -c "$0" & wait'
+    script = f'{sys.executable} -c "$0"; :'
     with subprocess.Popen(
         ["sh", "-c", script, JOB], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()
         done = monitor("attach", shell.pid, "--for", "0.2")
-        shell.kill()
         shell.communicate()
     assert done.returncode == 0, done.stderr
 

@@ -12,6 +12,9 @@ import pytest
 
 from tests.conftest import JOB, Monitor, lines, start_job
 from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.render import numbers
+from whyidle.monitor.store import NewRun, Writer
 
 Tape = Callable[..., dict[str, str]]
 Job = subprocess.Popen[str]
@@ -28,7 +31,14 @@ def test_ps_lists_what_is_on_a_gpu(monitor: Monitor, job: Job, tape: Tape) -> No
     row = next(r for r in rows if r["pid"] == job.pid)
     assert row["gpus"][0]["memory_used_bytes"] == 60561555456
     assert row["attach"] == "outside"
-    assert str(job.pid) in monitor("ps", env=env).stdout
+    assert 0 <= row["gpu_utilization"] <= 1
+    for command in ("ps", "top"):
+        titles, *listed = monitor(command, env=env).stdout.splitlines()
+        shown = next(line for line in listed if line.split()[0] == str(job.pid))
+        busy = shown[titles.index("busy") :].split()[0]
+        assert busy == numbers.show(row["gpu_utilization"], "ratio")
+        assert "no" in shown[titles.index("attach") :].split()[0]
+    assert "not watched" in shown
 
 
 def test_ps_lists_a_job_with_a_framework_also_without_a_gpu(
@@ -58,6 +68,30 @@ def test_runs_of_an_empty_store(monitor: Monitor) -> None:
     missing = monitor("runs", "last")
     assert missing.returncode == Exit.STORAGE
     assert "monitor attach" in missing.stderr
+
+
+def test_runs_say_what_became_of_each(monitor: Monitor, state: Path) -> None:
+    with Writer.open(state / DATABASE) as writer:
+        for rules in ((), ("gc_pauses", "input_starved")):
+            run = writer.begin_run(NewRun(started_ms=1_700_000_000_000, script="train.py"))
+            counted = {"steps": 40, "step_sum_ns": 10**10}
+            writer.describe_run(run, info={"processes": [{"pid": 1, "counted": counted}]})
+            for rule in rules:
+                high = rule == "input_starved"
+                found = {"rule": rule, "severity": "high" if high else "low", "title": rule,
+                         "expected": 2.4 if high else None, "state": "found"}  # fmt: skip
+                writer.finding(run, 1_700_000_000_500, rule, str(found["severity"]), found)
+            writer.end_run(run, "job ended")
+        writer.begin_run(NewRun(started_ms=1_700_000_000_000, script="train.py"))
+    titles, *listed = monitor("runs").stdout.splitlines()
+    at = titles.index("result")
+    assert listed[0][at:].startswith("4 steps/s  ")
+    assert listed[1][at:].startswith("4 steps/s, input_starved 2.4x  ")
+    assert listed[2][at:].startswith("recording")
+    rows = one(monitor("runs", "--json"))["runs"]
+    assert [row["steps_per_s"] for row in rows] == [4.0, 4.0, None]
+    assert rows[0]["finding"] is None
+    assert rows[1]["finding"]["rule"] == "input_starved"
 
 
 def test_an_unknown_run_is_a_sentence(monitor: Monitor, job: Job) -> None:

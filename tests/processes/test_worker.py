@@ -197,6 +197,6 @@ def test_below_is_what_can_be_followed_up_to_the_named_one(
 
 @pytest.mark.parametrize("found", [stat(1, 0, 1, "tini"), stat(700, 1, 5, "systemd")])
 def test_a_process_that_takes_in_orphans_is_no_job(found: Stat) -> None:
-    with pytest.raises(UsageProblem, match="no job") as problem:
+    with pytest.raises(UsageProblem, match="not a training job") as problem:
         check_is_no_keeper(ProcessKey(found.pid, found.start_ticks), {found.pid: found})
     assert problem.value.next_step.endswith("monitor ps")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import httpx2
@@ -263,3 +264,14 @@ def test_a_knob_is_tried_in_a_job_and_taken_back(state: Path) -> None:
     assert found["step_ms_without"] > found["step_ms_with"]
     assert refused.is_error
     assert "may change results" in refused.content[0].text
+
+
+def test_in_a_terminal_it_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "build", lambda **_: SimpleNamespace(run=lambda _: None))
+    server.run(http_port=None, allow_actions=False)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    server.run(http_port=None, allow_actions=False)
+    assert "This is a server for coding agents" in capsys.readouterr().err

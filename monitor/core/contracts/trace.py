@@ -8,13 +8,14 @@ from typing import Final, NotRequired, TypedDict
 # An object whose keys are data: the columns of metrics, facts of a framework.
 JsonObject = dict[str, object]
 Unknown = dict[str, str]
-# How the warning of a file that ends early begins, whatever its format.
+# How the warning of a file that ends early, or is not read to its end, begins; in any format.
 CUT_OFF: Final = "The file is cut off"
+READ_TO: Final = "The file was read up to event"
 
 
 def cut_off(warnings: Iterable[str]) -> str | None:
     """Return the warning that a file ends early: all else that is said is of a part of it."""
-    return next((text for text in warnings if text.startswith(CUT_OFF)), None)
+    return next((text for text in warnings if text.startswith((CUT_OFF, READ_TO))), None)
 
 
 class AccountJson(TypedDict):

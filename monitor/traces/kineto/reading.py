@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from whyidle.monitor.core.contracts.trace import CUT_OFF
+from whyidle.monitor.core.contracts.trace import CUT_OFF, READ_TO
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces.kineto.assemble import assemble
 from whyidle.monitor.traces.kineto.document import DamageError, Document, NoEventsError, Piece
@@ -92,7 +92,7 @@ def _warnings(trace: Trace, rows: Rows, document: Document, ended: str) -> list[
 
 def _left_out(rows: Rows, document: Document, ended: str) -> Iterator[str]:
     if ended:
-        yield f"{CUT_OFF} after event {rows.events:,}: {ended}."
+        yield f"{READ_TO} {rows.events:,} only: {ended}."
     elif document.cut_off:
         yield f"{CUT_OFF} after event {rows.events:,}: what follows is missing."
     if document.damaged:
