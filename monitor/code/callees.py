@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.code.source import Function, tree_of
+from whyidle.monitor.code.source import DEEPEST, Function, tree_of
 from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES
 
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -27,8 +27,6 @@ _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
 ) - {"copy", "index", "count", "sort", "clear", "update", "values"} | {"write", "flush", "read"}
 _PASSES: Final = 3
-# Functions that are followed, one from within another.
-_DEEPEST: Final = 8
 _CONTAINS: Final = (ast.In, ast.NotIn)
 # Annotations that say what is held: a list may hold anything, a "float" may be an array of one.
 _HELD: Final = frozenset({"bool", "bytes", "int", "str"})
@@ -187,7 +185,7 @@ class _Scope:
         function, here = self._functions[name], (id(self), name)
         if name in self._given or function is None:
             return self._given.get(name, Calls.UNCLEAR)
-        if here in self.trail or len(self.trail) >= _DEEPEST:
+        if here in self.trail or len(self.trail) >= DEEPEST:
             self.trail.is_cut = True
             return Calls.UNCLEAR
         self.trail.append(here)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.code.source import (
+    DEEPEST,
     calls,
     dotted,
     function_at,
@@ -23,8 +24,6 @@ from whyidle.monitor.runs.stacks import CodeLine
 _HANDS_ON: Final = frozenset({"enumerate", "zip", "iter", "next", "tqdm", "islice", "cycle"})
 # The methods by which an object of a class gives a batch.
 _OF_CLASSES: Final = ("__next__", "__iter__", "__getitem__", "__call__")
-# From a name to what it was given, and on.
-_DEEPEST: Final = 4
 
 
 @lru_cache(maxsize=1024)
@@ -41,7 +40,7 @@ def makers(line: CodeLine) -> tuple[CodeLine, ...]:
         each.iter for each in around if isinstance(each, ast.For) and names & variables(each.target)
     ]
     found += [x for name in sorted(names) for x in given(line.file).get(name, ()) if x is not None]
-    made = [x for each in found for x in _gives_at(line.file, each, _DEEPEST)]
+    made = [x for each in found for x in _gives_at(line.file, each, DEEPEST)]
     return tuple(dict.fromkeys(CodeLine(line.file, n, function_at(line.file, n)) for n in made))
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.code.given import given
-from whyidle.monitor.code.source import callee, calls, dotted, imports, written
+from whyidle.monitor.code.source import DEEPEST, callee, calls, dotted, imports, written
 from whyidle.monitor.runs.stacks import CodeLine
 
 _MAKES: Final = re.compile(
@@ -28,8 +28,6 @@ _MOVES: Final = re.compile(
     r"to|cuda|cpu|float|long|int|bool|half|double|(un)?squeeze|view|reshape|flatten|contiguous|T"
     r"|pin_memory|requires_grad_|clone|detach|astype|unsqueeze_|transpose|permute"
 )
-# From a name to what it was given, and on.
-_DEEPEST: Final = 4
 
 
 @lru_cache(maxsize=4096)
@@ -39,7 +37,7 @@ def made_of_list(line: CodeLine) -> bool | None:
         node
         for node in calls(line.file, line.line)
         if _MAKES.fullmatch(_whole(line.file, node)) and node.args
-        if _is_list(line.file, node.args[0], _DEEPEST)
+        if _is_list(line.file, node.args[0], DEEPEST)
     ]
     if not made:
         return None

@@ -18,6 +18,7 @@ from typing import Final
 
 from whyidle.monitor.code.environments import step_line
 from whyidle.monitor.code.source import (
+    DEEPEST,
     Function,
     callee,
     calls,
@@ -69,8 +70,6 @@ _FOLLOWS: Final = re.compile(
 # The pass back through what a loop has made takes about twice as long as the loop: what follows a
 # loop that takes next to nothing follows from something else.
 MOST_FOLLOWING: Final = 3.0
-# Functions of the same file that a compiled one calls, and those that they call.
-DEEPEST: Final = 4
 # Fewer passes, where the source itself says how many, go over axes or views, and not over samples;
 # the catalogue's mark for a motif that repeats within a step.
 LEAST_TIMES: Final = 8

@@ -12,7 +12,7 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import inside, targets
-from whyidle.monitor.code.source import Function, dotted
+from whyidle.monitor.code.source import DEEPEST, Function, dotted
 from whyidle.monitor.fixes._change import Refused
 from whyidle.monitor.fixes._pure import check_global
 
@@ -37,7 +37,6 @@ LAYERS: Final = {
     "Reshape", "SeparableConv2D", "SimpleRNN", "Softmax", "Subtract", "TimeDistributed",
     "UpSampling2D", "ZeroPadding2D",
 }  # fmt: skip
-_DEEPEST: Final = 4
 _MORE: Final = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Try,
                 ast.Import, ast.ImportFrom, ast.ClassDef, ast.While, ast.For, ast.AsyncFor, ast.If,
                 ast.IfExp, ast.Assert, ast.Raise, ast.Lambda, ast.NamedExpr)  # fmt: skip
@@ -72,7 +71,7 @@ class Graph:
     def check(self, function: Function, depth: int = 0) -> None:
         """Refuse a function that does, or may do, anything but compute."""
         is_plain = isinstance(function, ast.FunctionDef) and not function.decorator_list
-        if depth > _DEEPEST or not is_plain:
+        if depth > DEEPEST or not is_plain:
             raise Refused("it calls what may do more than compute", self.source.line(function))
         for node in inside(*function.body):
             if isinstance(node, ast.With | ast.AsyncWith):

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-# Larger files are data: the copy links to them.
-LARGEST: Final = 1 << 20
+from whyidle.monitor.code.source import LARGEST
+
 # A folder with more files than this is data, and is linked as a whole.
 MOST_FILES: Final = 2000
 _LEFT_OUT: Final = {"__pycache__", ".git", ".hg", ".venv", "venv", "node_modules", ".mypy_cache",

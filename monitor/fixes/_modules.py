@@ -12,7 +12,7 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import inside, is_of_self, targets
-from whyidle.monitor.code.source import Function, dotted
+from whyidle.monitor.code.source import DEEPEST, Function, dotted
 from whyidle.monitor.fixes._called import given_to
 from whyidle.monitor.fixes._change import Refused
 
@@ -51,7 +51,6 @@ _WRAPS: Final = ("torch.compile", "torch.nn.parallel.DistributedDataParallel",
                  "torch.nn.DataParallel")  # fmt: skip
 _MORE: Final = (ast.Try, ast.With, ast.AsyncWith, ast.Global, ast.Nonlocal, ast.Yield,
                 ast.YieldFrom)  # fmt: skip
-_DEEPEST: Final = 8
 
 
 class Modules:
@@ -93,7 +92,7 @@ class Modules:
 
     def _made(self, value: ast.expr | None, depth: int) -> Iterator[ast.Call | None]:
         """Yield the calls that make a model; ``None`` where one is not seen."""
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             yield None
         elif isinstance(value, ast.Call):
             known = self.source.defined(value.func)

@@ -7,6 +7,7 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument
+from whyidle.monitor.code.source import DEEPEST
 from whyidle.monitor.fixes._called import given_to
 from whyidle.monitor.fixes._change import Refused
 
@@ -14,7 +15,6 @@ ARRAYS: Final = ("jax.Array", "jax.numpy.ndarray", "numpy.ndarray")
 _MAKES: Final = ("jax.numpy.", "jax.random.", "jax.nn.", "jax.device_put")
 # Lists and dicts have none of these.
 _OF_ARRAYS: Final = {"shape", "ndim", "dtype", "at", "reshape", "astype", "transpose", "swapaxes"}
-_DEEPEST: Final = 4
 
 
 def length_of(source: Source, value: ast.expr) -> tuple[str, int] | None:
@@ -62,7 +62,7 @@ def check_array(source: Source, value: ast.expr) -> None:
 
 def _is_array(source: Source, value: ast.expr | None, depth: int) -> bool:
     deeper = depth + 1
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         return False
     match value:
         case ast.Subscript(value=of, slice=index):

@@ -7,7 +7,7 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import inside, is_plain, targets
-from whyidle.monitor.code.source import Function, dotted
+from whyidle.monitor.code.source import DEEPEST, Function, dotted
 from whyidle.monitor.fixes._change import Refused
 
 # Modules whose functions may be traced.
@@ -35,7 +35,6 @@ _ABOUT: Final = {"shape", "ndim", "dtype", "size"}
 _MORE: Final = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Try,
                 ast.With, ast.AsyncWith, ast.Import, ast.ImportFrom, ast.ClassDef, ast.While,
                 ast.Assert, ast.Raise)  # fmt: skip
-_DEEPEST: Final = 6
 
 
 class Purity:
@@ -50,7 +49,7 @@ class Purity:
         if function in self.seen:
             return
         self.seen.add(function)
-        if depth > _DEEPEST or isinstance(function, ast.AsyncFunctionDef):
+        if depth > DEEPEST or isinstance(function, ast.AsyncFunctionDef):
             raise Refused("it calls too many others", self.source.line(function))
         for mark in function.decorator_list:
             if "jit" not in self.source.code(mark):

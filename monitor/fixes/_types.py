@@ -12,7 +12,7 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument, arguments, has_stars, is_plain, plain_text
-from whyidle.monitor.code.source import Function, variables
+from whyidle.monitor.code.source import DEEPEST, Function, variables
 from whyidle.monitor.fixes._change import Refused
 from whyidle.monitor.fixes._like import (
     INTEGER,
@@ -56,7 +56,6 @@ _TREE_MAP: Final = {"jax.tree.map", "jax.tree_util.tree_map"}
 _SAME: Final = ("jax.checkpoint", "jax.remat", "jax.jit")
 _GRADS: Final = ("jax.grad", "jax.value_and_grad")
 _SUMS: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv)
-_DEEPEST: Final = 6
 
 
 class Types:
@@ -222,7 +221,7 @@ class Types:
 
     def _behind(self, func: ast.expr) -> ast.expr:
         """Return what is called by a name, and within ``jax.jit`` and the like."""
-        for _ in range(_DEEPEST):
+        for _ in range(DEEPEST):
             known = self.source.value(func)
             if known is not None:
                 func = known
@@ -247,7 +246,7 @@ class Types:
             names.pop(name, None)
             if default is not None:
                 names[name] = self.of(default, {}, depth)
-        if len(given) > len(plain) or depth > _DEEPEST:
+        if len(given) > len(plain) or depth > DEEPEST:
             raise self._refused(function)
         names |= dict(zip(plain, given, strict=False)) | named
         if isinstance(function, ast.Lambda):

@@ -21,6 +21,7 @@ from whyidle.monitor.code.program import (
     sets,
     targets,
 )
+from whyidle.monitor.code.source import DEEPEST
 from whyidle.monitor.fixes._called import given_to
 from whyidle.monitor.fixes._change import Change, NotHere, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
@@ -39,7 +40,6 @@ _LOSSES: Final = {"cross_entropy": "CrossEntropyLoss", "nll_loss": "NLLLoss", "m
 _SAFE: Final = tuple(f"torch.nn.functional.{x}" for x in _LOSSES)
 _SAFE_MODULES: Final = tuple(f"torch.nn.{x}" for x in _LOSSES.values())
 _NOT_IN_HALF: Final = ("torch.nn.functional.binary_cross_entropy", "torch.nn.BCELoss")
-_DEEPEST: Final = 4
 _DEVICES: Final[set[str | None]] = {"cuda", "cpu", "mps", "xpu"}
 
 
@@ -216,7 +216,7 @@ def _kind(source: Source, value: ast.expr, depth: int) -> str | None:
         case ast.IfExp(body=one, orelse=other) if {plain_text(one), plain_text(other)} <= _DEVICES:
             return "{}"
         case _:
-            some = _values(source, value) if depth < _DEEPEST else []
+            some = _values(source, value) if depth < DEEPEST else []
             kinds = {_kind(source, x, depth + 1) for x in some}
             return kinds.pop() if len(kinds) == 1 else None
 

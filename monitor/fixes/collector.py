@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.source import Function
 from whyidle.monitor.code.trains import Loop
 from whyidle.monitor.fixes._change import Change, NotHere, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
-from whyidle.monitor.fixes._loops import counter, guards, of_loop
-
-# As the rule's own fix has it.
-EVERY: Final = 100
+from whyidle.monitor.fixes._loops import EVERY, counter, guards, of_loop
 
 
 def change(source: Source, wanted: Wanted) -> Change:

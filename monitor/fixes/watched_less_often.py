@@ -10,11 +10,12 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import inside, name_of, names_set, sets, targets
-from whyidle.monitor.code.source import Function, dotted, last, variables
+from whyidle.monitor.code.source import DEEPEST, Function, dotted, last, variables
 from whyidle.monitor.code.trains import Loop
 from whyidle.monitor.fixes._change import Change, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted, first_of
 from whyidle.monitor.fixes._loops import (
+    EVERY,
     ONLY_COMPUTE,
     check_flow,
     counter,
@@ -23,7 +24,6 @@ from whyidle.monitor.fixes._loops import (
     statements_at,
 )
 
-EVERY: Final = 100
 # Methods that tell somebody, and change nothing of the training.
 _TELLS: Final = {
     "write", "flush", "info", "debug", "warning", "log", "add_scalar", "add_scalars",
@@ -43,7 +43,6 @@ _LOOKS: Final = ONLY_COMPUTE | {
 _FILLS: Final = {"append", "update", "add", "extend"}
 _MORE: Final = (ast.Global, ast.Nonlocal, ast.Await, ast.Yield, ast.YieldFrom, ast.Delete,
                 ast.Raise, ast.Assert)  # fmt: skip
-_DEEPEST: Final = 3
 
 
 def change(source: Source, wanted: Wanted) -> Change:
@@ -167,7 +166,7 @@ def _check(source: Source, code: list[ast.stmt], depth: int) -> None:
 def _check_call(source: Source, call: ast.Call, own: set[str], depth: int) -> None:
     word, known = last(call), source.defined(call.func)
     why = Refused(f"what {word or 'it'} does besides is not certain", source.line(call))
-    if known is not None and depth < _DEEPEST:
+    if known is not None and depth < DEEPEST:
         if known.decorator_list:
             raise why
         _check(source, known.body, depth + 1)
