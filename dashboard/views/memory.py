@@ -12,6 +12,7 @@ from whyidle.dashboard.views.newest import OLD_SECONDS, Newest
 from whyidle.dashboard.views.series import Series, SeriesSource, Subject
 from whyidle.dashboard.views.time_range import FEW_POINTS, TimeRange
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_WHILE_S
 from whyidle.monitor.core.finding import Need
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.rules import memory_growth
@@ -61,7 +62,7 @@ def growth(store: Path, run: int) -> tuple[list[Growth], str | None]:
     window = opening.of_run(store, str(run), GROWTH_SECONDS)
     trends = window.job.trends
     found = [_growth(window, by, trends[by]) for by in memory_growth.BY if by in trends]
-    if found and window.job.seconds >= memory_growth.SHORTEST_S:
+    if found and window.job.seconds >= A_WHILE_S:
         return found, None
     return [], str(Need.LONGER)
 

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from whyidle.monitor.app.jobs import check_is_a_job
+from whyidle.monitor.core.amounts import A_MINUTE_S
 from whyidle.monitor.core.defaults import WATCH_SECONDS
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
@@ -15,7 +16,6 @@ from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.screens import Quiet
-from whyidle.monitor.rules.job_stands_still import LEAST_S
 from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.dumped import of_dumps
 from whyidle.monitor.signals.window import Window
@@ -57,10 +57,10 @@ def _of_server(url: str) -> Window:
     found = server.ask()
     window = of_dumps(found.dumps, server.url, found.silent)
     still = window.job.standstill
-    if still is not None and still.seconds < LEAST_S:
+    if still is not None and still.seconds < A_MINUTE_S:
         say(
             f"A rank began its last collective {still.seconds:.0f} s ago: that is no standstill.",
-            f"Ask again once it stands for {LEAST_S:.0f} s.",
+            f"Ask again once it stands for {A_MINUTE_S:.0f} s.",
         )
     elif not found.silent:
         with contextlib.suppress(TargetGone):

@@ -26,6 +26,7 @@ _DISPLAYS: Final = (ast.JoinedStr, ast.Dict, ast.List, ast.Set)
 _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
 ) - {"copy", "index", "count", "sort", "clear", "update", "values"} | {"write", "flush", "read"}
+# A name may be given what stands below it: after so many turns all is known that is followed.
 _PASSES: Final = 3
 _CONTAINS: Final = (ast.In, ast.NotIn)
 # Annotations that say what is held: a list may hold anything, a "float" may be an array of one.

@@ -14,7 +14,8 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import HARMLESS
 from whyidle.monitor.runs.summary import in_order, subjects
 from whyidle.monitor.signals import opening
-from whyidle.monitor.signals.from_store import POINTS, Span
+from whyidle.monitor.signals.from_store import Span
+from whyidle.monitor.signals.limits import POINTS
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Point, Reader, Run
 from whyidle.monitor.store.stored_traces import Kept

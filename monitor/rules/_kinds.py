@@ -12,10 +12,10 @@ from whyidle.monitor.signals.asides import found, of_phase, taken
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
 
-# Smaller shares are within the error of some hundred stack samples.
-BEYOND_CHANCE: Final = 0.03
 # Every second step: what is read less often is logging.
 OFTEN: Final = 0.5
+# Smaller values are over in a tenth of a millisecond, at 10 GB/s: a few numbers, a seed, a key.
+LEAST_BYTES: Final = 1 << 20
 Also = Callable[[Window, Found], Found]
 
 

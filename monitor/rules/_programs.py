@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from whyidle.monitor.code.replaced import calls_of
 from whyidle.monitor.core.finding import Need, Place
@@ -12,8 +12,6 @@ from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
 Program = Mapping[str, Any]
-# In a trace one call may be cut off at an end.
-AS_OFTEN: Final = 0.2
 
 
 def largest(window: Window) -> list[Program]:

@@ -33,19 +33,15 @@ from typing import Final
 
 from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.rules.tiny_work import SMALL_BATCH
 from whyidle.monitor.signals.memory import in_checkpoint, known_memory
 from whyidle.monitor.signals.window import Window
 
-# Of what there is; the rest is room for other temporaries.
-MOSTLY: Final = 0.5
-# A batch of more is none that memory keeps small.
-SMALL_BATCH: Final = 64
 # Parameters and gradients in two bytes each, a copy of the parameters and two moments in four.
 STATE_BYTES: Final = 16
-# A step gives back the state that it was given, or gradients as large; a forward pass little.
-TRAINS: Final = 0.5
 _RECOMPUTES: Final = frozenset({"checkpoint", "checkpoint_sequential", "remat"})
 
 
@@ -61,7 +57,8 @@ def detect(window: Window) -> Verdict:
         programs = [p for p in window.fact("largest_executables") or () if p.get("temporary_bytes")]
         step = max(window.needed(programs or None, Need.INSIDE), key=lambda p: p["temporary_bytes"])
         arguments, results = step.get("argument_bytes") or 0, step.get("output_bytes") or 0
-        if results < TRAINS * arguments:
+        # A step gives back the state that it was given, or its gradients; a forward pass little.
+        if results < MOSTLY * arguments:
             return None
         # A program's figures are of one device.
         kept: float = memory.devices * step["temporary_bytes"]

@@ -32,6 +32,7 @@ from typing import Final
 from whyidle.monitor.code.replaced import is_replaced
 from whyidle.monitor.code.source import readable
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE, MOSTLY, NEARLY_ALL, SURELY
 from whyidle.monitor.core.finding import (
     MOST_LOST,
     Confidence,
@@ -45,24 +46,14 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.rules._programs import Program, compiled_at, largest, name_of
-from whyidle.monitor.signals.memory import FAULT_S, NEAR
+from whyidle.monitor.signals.memory import FAULT_S
 from whyidle.monitor.signals.window import Window
 
-# Smaller states are not worth a line, on any device.
-LEAST_BYTES: Final = 16 << 20
-# The arguments hold the batch besides, the results what the step reports.
-LEAST_SHARE: Final = 0.5
-# So much of what could be taken over is, where it was donated.
-TAKEN_OVER: Final = 0.25
-# Of the memory that there is.
-MUCH: Final = 0.1
+# Smaller states are not worth a line, on any device: of 1 MB every small network has one
+# (``make golden``: thirty programs, most of them healthy).
+LEAST_STATE: Final = 16 << 20
 # Bytes of a number: float64 and complex64 have eight, most have fewer, and there are more of them.
 LARGEST_NUMBER: Final = 8
-COMPUTED: Final = 0.5
-# A second: less costs a hundredth of it.
-LEAST_PAGES: Final = 10_000
-# Beside the largest program others make new arrays, too.
-OF_COPIES: Final = 0.5
 
 
 def detect(window: Window) -> Verdict:
@@ -78,14 +69,14 @@ def detect(window: Window) -> Verdict:
         return None
     measure, twice, flops = window.job.measure, _twice(worst), worst.get("flops")
     # Most of its results are as they were: to compute a number takes an operation.
-    copies = isinstance(flops, int | float) and flops < COMPUTED * twice / LARGEST_NUMBER
+    copies = isinstance(flops, int | float) and flops < MOSTLY * twice / LARGEST_NUMBER
     pages = window.job.mean(m.JOB_MINOR_FAULTS) if copies else None
     gain = None if pages is None else _gain(window, pages.value)
     limit, peak = (window.job.mean(x) for x in (m.PROCESS_POOL_LIMIT, m.PROCESS_POOL_PEAK))
     is_much = (
         limit is not None
         and peak is not None
-        and (peak.value >= NEAR * limit.value or twice >= MUCH * limit.value)
+        and (peak.value >= NEARLY_ALL * limit.value or twice >= LITTLE * limit.value)
     )
     return Found(
         gain=gain,
@@ -106,11 +97,13 @@ def detect(window: Window) -> Verdict:
 def _gain(window: Window, pages: float) -> Gain | None:
     """Return what the pages cost on a CPU, of which others may make some; ``None``: little."""
     cores = window.job.mean(m.JOB_CPU)
-    if window.device != "cpu" or cores is None or pages < LEAST_PAGES:
+    if window.device != "cpu" or cores is None:
         return None
     low, high = (pages * each / max(1.0, cores.value) for each in FAULT_S)
+    if low < Severity.LOW.least:
+        return None
     # What is copied is read and written besides.
-    return Gain.between(OF_COPIES * min(MOST_LOST, low), 2 * high)
+    return Gain.between(SURELY * min(MOST_LOST, low), 2 * high)
 
 
 def _is_kept_twice(program: Program) -> bool:
@@ -120,9 +113,9 @@ def _is_kept_twice(program: Program) -> bool:
     arguments, results, taken = (float(size) for size in sizes if size is not None)
     could = min(arguments, results)
     return (
-        could >= LEAST_BYTES
-        and could >= LEAST_SHARE * max(arguments, results)
-        and taken < TAKEN_OVER * could
+        could >= LEAST_STATE
+        and could >= MOSTLY * max(arguments, results)
+        and taken < MOSTLY * could
     )
 
 

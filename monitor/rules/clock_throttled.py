@@ -36,8 +36,6 @@ from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 
-# Throttling for less of the time costs less than one percent.
-LEAST: Final = 0.05
 # The worse kinds first: what it is called, and how much it matters where no saving is known.
 KINDS: Final[dict[Metric, tuple[str, Severity]]] = {
     m.GPU_THROTTLED_HARDWARE_HEAT: ("the hardware slows it down for heat", Severity.HIGH),
@@ -63,7 +61,7 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.GPU)
     for metric in KINDS:
         worst = max(window.gpus, key=lambda gpu: gpu.means.get(metric, 0.0))
-        if worst.means.get(metric, 0.0) >= LEAST:
+        if worst.means.get(metric, 0.0) >= Severity.MEDIUM.least:
             return _found(window, worst, metric)
     return None
 

@@ -24,14 +24,10 @@ Beyond the documents. D4's summary has to measure after warming up: this is the 
 
 from __future__ import annotations
 
-from typing import Final
-
+from whyidle.monitor.core.amounts import A_WHILE_S
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
-
-# Less waits nobody for.
-LEAST_S: Final = 10.0
 
 
 def detect(window: Window) -> Verdict:
@@ -42,7 +38,7 @@ def detect(window: Window) -> Verdict:
     seconds = (
         sum(each.ns * (1 - min(1.0, each.cached / max(1, each.count))) for each in found) / 1e9
     )
-    if caches is True or seconds < LEAST_S:
+    if caches is True or seconds < A_WHILE_S:
         return None
     programs = sum(max(0, each.count - each.cached) for each in found)
     return Found(

@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from whyidle.monitor.core.amounts import AGAIN
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -43,7 +44,6 @@ from whyidle.monitor.signals.window import Window
 _CONVOLUTIONS: Final = r"aten::(cudnn_convolution\w*|miopen_convolution\w*|convolution_backward)"
 # How algorithms are timed; a step of a loop that times itself has one or two of these.
 _WAITS: Final = r"(cuda|hip)EventSynchronize"
-LEAST_WAITS: Final = 3.0
 # A convolution that is only launched takes the host 0.02 to 0.1 ms, as any operation does.
 LAUNCHED_NS: Final = 100_000
 TRIED_NS: Final = 1_000_000
@@ -58,7 +58,7 @@ def detect(window: Window) -> Verdict:
     trace = window.whole_steps_on_gpu()
     calls, waits = trace.calls(_CONVOLUTIONS), trace.calls_per_step(_WAITS)
     count, took = sum(c["count"] for c in calls), sum(c["total_ns"] for c in calls)
-    if not count or took < count * TRIED_NS or waits is None or waits.value < LEAST_WAITS:
+    if not count or took < count * TRIED_NS or waits is None or waits.value < AGAIN:
         return None
     waited = sum(call["total_ns"] for call in trace.calls(_WAITS))
     beyond = took - count * LAUNCHED_NS

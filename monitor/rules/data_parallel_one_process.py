@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.monitor.core.amounts import SURELY
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -52,8 +53,6 @@ from whyidle.monitor.signals.window import Window
 NAME: Final = "DataParallel"
 # As the profiler names the same: a range of the wrapper, and the functions of autograd in it.
 _CALLS: Final = r"DataParallel\.forward|Broadcast(Backward)?|ReduceAddCoalesced(Backward)?"
-# The gradients have to be added up in any case, where nothing covers that.
-BACK_LEAST: Final = 0.5
 
 
 def detect(window: Window) -> Verdict:
@@ -114,10 +113,10 @@ def _gain(window: Window, spreads: float) -> Gain | None:
     trace = window.gpu_trace
     if trace is not None:
         moved = trace.taken(Slice.EXPOSED_COMM, Slice.EXPOSED_COPY)
-        return Gain.between(BACK_LEAST * moved, moved + trace.taken(Slice.IDLE_DISPATCH))
+        return Gain.between(SURELY * moved, moved + trace.taken(Slice.IDLE_DISPATCH))
     if spreads < Severity.LOW.least:
         return None
-    return comes_back(window, BACK_LEAST * spreads, spreads, Side.HOST)
+    return comes_back(window, SURELY * spreads, spreads, Side.HOST)
 
 
 def _where(window: Window) -> tuple[Place, ...]:

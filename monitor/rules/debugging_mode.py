@@ -37,6 +37,7 @@ from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_MINUTE_S, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.settings import Purpose
 from whyidle.monitor.rules import Rule
@@ -48,8 +49,6 @@ COUNTED: Final = frozenset(
     {"anomaly_detection", "debug_nans", "debug_infs", "disable_jit", "own_profiler"}
 )
 ADVICE: Final = "Leave it off; on for a few steps, from a checkpoint, when a loss is no number."
-# A profiler that is on for so much of so long was forgotten.
-FORGOTTEN, FORGOTTEN_S = 0.9, 60.0
 # One stack kept: 35 us at the top of a program, 5 us more for each call that it lies under; 20 are
 # many. One for each operation that is differentiated, whose gradient is then looked through.
 STACK_S: Final = (35e-6, 135e-6)
@@ -67,7 +66,8 @@ def detect(window: Window) -> Verdict:
     if not on:
         return None if is_known(window, Purpose.DEBUGGING) else window.lacks(Need.INSIDE)
     facts = [each.setting.fact for each in on]
-    always = often is not None and often.value >= FORGOTTEN and window.job.seconds >= FORGOTTEN_S
+    # One that is on nearly all of so long was forgotten.
+    always = often is not None and often.value >= NEARLY_ALL and window.job.seconds >= A_MINUTE_S
     forgotten = facts == ["own_profiler"] and always
     found = finding(window, on, ADVICE, Severity.MEDIUM if forgotten else None)
     # What anomaly detection takes a trace shows by its checks; on a GPU a check waits for the work

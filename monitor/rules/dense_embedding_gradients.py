@@ -32,6 +32,7 @@ from typing import Final
 
 from whyidle.monitor.code.source import line_of, text_of
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import BEYOND_CHANCE, MOST_SHOWN, SURELY
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -47,23 +48,18 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.operators import TABLE_GRADIENT, optimizers_of
 from whyidle.monitor.signals.traced import LEAST_STEPS
-from whyidle.monitor.signals.user_lines import MOST, asking
+from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
 # As long as looking the rows up: below it a table is about as large as what a batch uses of it, and
 # with Adagrad or in bags a sparse gradient was slower (``benchmarks/step_costs.py``).
 LEAST_RATIO: Final = 10.0
-# Of a step, below which it is not worth another optimizer.
-LEAST: Final = 0.03
 # What surely comes back of the gradient; and as much of the optimizer, where that takes
 # so long and remembers something of each row: a tenth where it does not, by the same measure.
 OF_GRADIENT: Final = 0.6
 SPARSE: Final = frozenset({"SGD", "Adagrad", "Adam"})
 REMEMBERS: Final = frozenset({"Adagrad", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop"})
 OF_OPTIMIZER, OF_PLAIN = 1.0, 0.1
-# At most all of both, and half of the rest: the old table is given back to the system elsewhere. Of
-# one step both were 0.91, and 0.96 came back.
-OF_THE_REST: Final = 0.5
 _LOOKED_UP: Final = r"aten::(embedding|_embedding_bag(_forward_only)?)"
 _UPDATED: Final = r"Optimizer\.step#.*"
 _CLEARED: Final = r"Optimizer\.zero_grad#.*"
@@ -83,7 +79,7 @@ def detect(window: Window) -> Verdict:
     """Judge what the gradients of embeddings take, beside looking them up."""
     trace = window.needed(window.trace, Need.TRACE)
     looked_up, gradient = trace.in_calls(_LOOKED_UP), trace.in_calls(TABLE_GRADIENT)
-    if not looked_up or gradient < max(LEAST, LEAST_RATIO * looked_up):
+    if not looked_up or gradient < max(BEYOND_CHANCE, LEAST_RATIO * looked_up):
         return None
     # A piece of a step, or the first one, has other shares.
     if trace.steps < LEAST_STEPS:
@@ -99,7 +95,9 @@ def detect(window: Window) -> Verdict:
     low = OF_GRADIENT * (gradient - looked_up) + min(updating, times * gradient)
     # Of one trace, where it has both: shares of two windows may add up to more than there is.
     both = min(1.0, gradient + (trace.in_calls(_UPDATED) or updating) + trace.in_calls(_CLEARED))
-    high = both + OF_THE_REST * (1 - both)
+    # The old table is given back to the system elsewhere: of a step both were 0.91, and 0.96 came
+    # back.
+    high = both + SURELY * (1 - both)
     # Whether it can have sparse gradients is not known of a library's; with these it cannot.
     takes_sparse_ones = made and kinds <= SPARSE and not asking(window.job, _FORBIDS)
     return Found(
@@ -111,7 +109,7 @@ def detect(window: Window) -> Verdict:
                 "time in optimizers": updates,
             }
         ),
-        where=made[:MOST],
+        where=made[:MOST_SHOWN],
         severity=None if takes_sparse_ones else Severity.LOW,
         slice=Slice.COMPUTE,
         confidence=Confidence.INFERRED,

@@ -34,6 +34,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
@@ -44,8 +45,6 @@ from whyidle.monitor.signals.window import Window
 
 DOUBLE: Final = ("float64", "complex128")
 _FLOATING: Final = re.compile(r"b?float\d+.*|complex\d+")
-# Less of it are buffers, counts and statistics, beside a model of float32.
-MOST_OF_IT: Final = 0.5
 # Of the work on a CPU: half the bytes, twice the numbers in a vector; small operators gain little.
 BACK_ON_CPU: Final = (0.1, 0.57)
 # A convolution of PyTorch has fast code there for float32 alone (measured: 4.4 times as fast).
@@ -70,7 +69,7 @@ def detect(window: Window) -> Verdict:
         of = "parameters" if window.computes("pytorch") else "bytes of arrays"
     else:
         return window.lacks(Need.INSIDE)
-    if share < MOST_OF_IT:
+    if share < MOSTLY:
         return None
     trace, host = window.trace, window.host
     # What part of the work comes back, and how much of the time is the framework's work.

@@ -30,6 +30,7 @@ import re
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.core.finding import MOST_LOST, Confidence, Evidence, Fix, Found, Gain, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
@@ -42,11 +43,7 @@ from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
-# Less is an operation here and there beside a graph: counters, summaries, a metric.
-LEAST: Final = 0.1
 _GRAPH: Final = "/tensorflow/python/eager/execute.py"
-# Of the Python a graph leaves one call: at most a tenth of what ten operations took.
-CALL_STAYS: Final = 0.1
 _SWITCHES: Final = re.compile(r"run_eagerly|run_functions_eagerly")
 SWITCHED_OFF: Final = Fix(
     "Switch it off: while it is on no tf.function is a graph.",
@@ -66,13 +63,14 @@ def detect(window: Window) -> Verdict:
     graphs = samples.at_leaves(lambda leaf: leaf.file.endswith(_GRAPH))
     share = max(host.share(HostClass.EAGER), time.share - graphs) - tracing
     error = host.error(max(0.0, share))
-    if not window.uses("tensorflow") or share - error < LEAST:
+    if not window.uses("tensorflow") or share - error < LITTLE:
         return None
     # Where an operation is launched it also runs on a CPU: the rest is Python, which a graph saves.
     launched = samples.at_leaves(lambda leaf: plays(Role.LAUNCH, leaf))
     whole = samples.at_leaves(lambda leaf: plays(Role.OF_TENSORFLOW, leaf))
     python = share * (1 - min(1.0, launched / whole)) if whole else 0.0
-    low = max(0.0, (python - error) * (1 - CALL_STAYS))
+    # A graph leaves one call of that: little, beside ten operations.
+    low = max(0.0, (python - error) * (1 - LITTLE))
     high = min(MOST_LOST, share + error)
     if window.gpu_trace is not None:
         idle = 1 - busy(window.gpu_trace)

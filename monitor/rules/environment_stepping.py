@@ -32,6 +32,7 @@ from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.code.environments import acts, only_one, played
+from whyidle.monitor.core.amounts import LITTLE, MOSTLY, SURELY
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Severity, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
@@ -42,11 +43,6 @@ from whyidle.monitor.signals.asides import taken
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
 
-# A learner steps something: less is not worth other code.
-LEAST: Final = 0.10
-# Two of them side by side take half as long: so much has every machine.
-LEFT: Final = 0.5
-MOSTLY: Final = 0.5
 # What else is done for one observation at a time.
 _ACTS: Final = frozenset(
     {
@@ -76,12 +72,13 @@ def detect(window: Window) -> Verdict:
     rows = [row for row in account.rows if row.phase is Phase.ENVIRONMENT]
     own = [row for row in rows if _is_own(row)]
     stepping = taken(account, own, is_sure=True)
-    if stepping.least < LEAST:
+    if stepping.least < LITTLE:
         return None
     acting = [row for row in account.rows if _acts(row)]
     unclear = [row for row in rows if row.doing is HostClass.UNCLEAR and not _is_own(row)]
     is_many = sum(row.share for row in own if _is_many(row)) >= MOSTLY * stepping.least
-    low = stepping.gain(window, 1.0 if is_many else LEFT).low
+    # Two of them side by side take half as long: so much has every machine.
+    low = stepping.gain(window, 1.0 if is_many else 1 - SURELY).low
     at_most = taken(account, (*own, *unclear, *acting), is_sure=True)
     where = (*stepping.where(lambda row: row.begins)[:1], *stepping.where(_inner))
     acts = sum(row.share for row in acting)

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.monitor.core.amounts import LITTLE, SURELY
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -51,10 +52,6 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.user_lines import of_slice, own
 from whyidle.monitor.signals.window import Window
 
-# Catalogue: NCCL time that no computing covers, over 10% of the step.
-LEAST: Final = 0.10
-# Two small batches for each exchange, and still nothing hidden: half of it comes back.
-BACK_LEAST: Final = 0.5
 # Ranks that share the cores of a machine wait up to 0.3 of a step for what the other does on its
 # host (the bench's two towers, whatever its fault): less is no exchange that is slow.
 LEAST_ON_CPU: Final = 0.4
@@ -108,7 +105,8 @@ def detect(window: Window) -> Verdict:
         is_alone = bool(known) and max(known) <= 1
         return None if is_alone else window.lacks(Need.GPU_TRACE)
     exposed = trace.share(part)
-    if exposed is None or exposed.value < LEAST:
+    # Catalogue: over 10% of the step.
+    if exposed is None or exposed.value < LITTLE:
         return None
     measure, collectives = trace.measure, trace.answer.get("collectives", ())
     whole = sum(device.get("comm_ns", 0) for device in trace.devices)
@@ -131,7 +129,7 @@ def detect(window: Window) -> Verdict:
     # Half of it to all that the backward pass and its launches can hide.
     room = BACKWARD * trace.taken(Slice.COMPUTE, Slice.IDLE_DISPATCH)
     most = min(exposed.value, room)
-    return Found(Gain.between(BACK_LEAST * most, most), evidence, where, part)
+    return Found(Gain.between(SURELY * most, most), evidence, where, part)
 
 
 def _on_cpu(window: Window) -> Verdict:

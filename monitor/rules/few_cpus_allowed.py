@@ -30,6 +30,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both
@@ -39,8 +40,6 @@ from whyidle.monitor.signals.window import Window
 # Threads that wait for each core: one that has it to itself was found waiting 1% of the time, also
 # beside our own threads; two that share it wait half of it each.
 LEAST_WAITING: Final = 0.25
-# Elsewhere there has to be something to have.
-LEAST_FREE: Final = 0.5
 # Of the time that it waits for a core or its loader: four workers beside the main thread on one of
 # two cores gave back 0.21 of 0.48, one worker 0.24 of 0.32; the rest comes later instead.
 BACK_LEAST: Final = 0.4
@@ -65,7 +64,7 @@ def detect(window: Window) -> Verdict:
     busy, free = job.means.get(m.HOST_CPU), 0.0
     if busy is not None:
         free = there.value - cores.there - max(0.0, busy * there.value - cores.busy)
-    if not cores.is_full or free < LEAST_FREE:
+    if not cores.is_full or free < MOSTLY:
         return None
     wanted, gain = used.value + waiting.value, None
     there_is = mask.value + free

@@ -34,6 +34,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import Final
 
+from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -48,7 +49,6 @@ from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._programs import (
-    AS_OFTEN,
     Program,
     bytes_of,
     calls_in,
@@ -65,8 +65,6 @@ from whyidle.monitor.signals.window import Window
 # A gradient is two to three times its forward pass: less where the first layer has none, more where
 # something is computed again on purpose.
 LEAST_RATIO, MOST_RATIO = 1.8, 4.5
-# Both get the same parameters and the same batch.
-ALIKE: Final = 0.1
 # What optimizers remember of each parameter: one number with momentum, two in Adam, an average of
 # the parameters beside them. The loss and some metrics are so many bytes at most.
 MOST_OF_A_STATE: Final = 3
@@ -138,7 +136,7 @@ def _pairs(programs: list[Program], trace: Traced) -> Iterator[tuple[Program, Pr
     known = [p for p in programs if _flops(p) >= LEAST_FLOPS and p.get("products")]
     for one, other in permutations(known, 2):
         often = _called(trace, one, known), _called(trace, other, known)
-        same = abs(often[0] - often[1]) <= max(1, AS_OFTEN * max(often))
+        same = abs(often[0] - often[1]) <= max(1, LITTLE * max(often))
         if min(often) and same and _is_once_a_step(trace, often[1]):
             ratio = _flops(other) / _flops(one)
             if (
@@ -159,7 +157,7 @@ def _take_the_same(forward: Program, backward: Program) -> bool:
     # Who gives back more than some numbers hands them on: a teacher, a network of targets.
     states = range(1, MOST_OF_A_STATE + 1) if bytes_of(forward, "output") <= NUMBERS else ()
     more = (0.0, *(renewed * state / (state + 1) for state in states))
-    return any(abs(rest - each) <= ALIKE * given for each in more)
+    return any(abs(rest - each) <= LITTLE * given for each in more)
 
 
 def _flops(program: Program) -> float:
@@ -176,9 +174,9 @@ def _called(trace: Traced, program: Program, programs: Sequence[Program]) -> flo
 def _is_once_a_step(trace: Traced, number: float) -> bool:
     """Tell whether something else of the step is called as often."""
     if trace.steps:
-        return abs(number - trace.steps) <= max(1, AS_OFTEN * number)
+        return abs(number - trace.steps) <= max(1, LITTLE * number)
     others = [call["count"] for call in trace.calls(r"PjitFunction\(.*\)")]
-    return any(abs(number - other) <= max(1, AS_OFTEN * number) for other in others)
+    return any(abs(number - other) <= max(1, LITTLE * number) for other in others)
 
 
 rule = Rule(

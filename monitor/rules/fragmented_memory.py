@@ -28,14 +28,14 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.memory import device_memory
 from whyidle.monitor.signals.window import Window
 
-# Of what the allocator holds, in pieces: with allocations that fail, and without any.
-WITH_FAILURES: Final = 0.1
-WITHOUT: Final = 0.3
+# Of what the allocator holds, in pieces, where no allocation has failed so far.
+WITHOUT_FAILURES: Final = 0.3
 # Less is no room for anything.
 LEAST_BYTES: Final = 256 << 20
 
@@ -46,10 +46,10 @@ def detect(window: Window) -> Verdict:
     split, held = job.mean(m.PROCESS_POOL_SPLIT), job.mean(m.PROCESS_POOL_RESERVED)
     if memory is None or split is None or held is None:
         return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
-    if split.value < max(LEAST_BYTES, WITH_FAILURES * held.value):
+    if split.value < max(LEAST_BYTES, LITTLE * held.value):
         return None
     # Without failures it is only a risk, and only where the rest is used.
-    is_risk = memory.is_near and split.value >= WITHOUT * held.value
+    is_risk = memory.is_near and split.value >= WITHOUT_FAILURES * held.value
     if not memory.is_tight and not is_risk:
         return None
     return Found(

@@ -36,6 +36,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -53,8 +54,6 @@ from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# Of the products of graphs, whose sizes are not known: nearly all must be.
-MOSTLY: Final = 0.9
 PRODUCTS: Final = ("matmul", "convolution", "attention")
 # Tensor cores for bfloat16: compute capability 8 and more, CDNA 2 and 3.
 # Turing (T4, Quadro RTX 4000 to 8000, RTX 20x0) has none. By their data sheets such a product is 15
@@ -129,7 +128,7 @@ def _of_graphs(window: Window) -> Verdict:
         return window.lacks(Need.GPU_TRACE)
     counts = {str(dtype): n for dtype, n in products.items() if isinstance(n, int)}
     full, whole = counts.get("float32", 0), sum(counts.values())
-    if not whole or full < MOSTLY * whole or not _from_f32(window, _by_driver(window)):
+    if not whole or full < NEARLY_ALL * whole or not _from_f32(window, _by_driver(window)):
         return None
     job, policy, title = window.job, window.fact("dtype_policy"), None
     evidence = [

@@ -39,6 +39,7 @@ from typing import Final
 
 from whyidle.monitor.code import source
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE, MOSTLY
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both
@@ -55,15 +56,10 @@ ASKED_BACK_LEAST: Final = 0.95
 # step works on: steps after one took 1.1 to 1.4 times as long, in three sizes of a network
 # (``benchmarks/unit_costs.py``). Without it about so much of the rest comes back too;
 COLD_CACHES: Final = 0.25
-# it was some hundredths of what the collection itself took.
-MOST_REFILLED: Final = 0.1
 # JAX's threads on a CPU have slept meanwhile, and come late: steps took 1.2 to 1.6 times as long.
 LATE_THREADS: Final = 0.35
 # Shorter collections are of young objects, few enough to leave the caches as they are.
 FULL_S: Final = 0.001
-# Left alone, Julia's collections were of all objects in 2 cases of 72 (the pair's program after the
-# fix); who asks by `GC.gc()` has nothing else.
-MOSTLY_FULL: Final = 0.5
 _ASKS: Final = re.compile(r"\bGC\.gc\((?!\s*false\b)")
 
 
@@ -85,7 +81,7 @@ def detect(window: Window) -> Verdict:
         # the collection.
         is_late = window.device == "cpu" and window.uses("jax")
         late = LATE_THREADS if is_late else COLD_CACHES
-        most += min(takes if is_late else MOST_REFILLED * takes, late * (1 - takes))
+        most += min(takes if is_late else LITTLE * takes, late * (1 - takes))
     if window.host is None or together > most:
         gain = Gain.between(least, max(most, together))
     else:
@@ -117,7 +113,8 @@ def _asked(window: Window) -> tuple[Place, ...]:
     """
     if is_julia(window):
         full, rate = (window.job.mean(x) for x in (m.PROCESS_GC_FULL, m.PROCESS_GC_COLLECTIONS))
-        mostly = full is not None and rate is not None and full.value > MOSTLY_FULL * rate.value
+        # Left alone they were of all objects in 2 cases of 72 (the pair's program after the fix).
+        mostly = full is not None and rate is not None and full.value > MOSTLY * rate.value
         return in_script(window, _ASKS) if mostly else ()
     return seen(
         window.job, lambda line: "gc.collect(" in (source.line_of(line.file, line.line) or "")

@@ -33,6 +33,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.code.growing import caching_loops, grown_at
+from whyidle.monitor.core.amounts import LITTLE, MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -42,12 +43,6 @@ from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# Less is a look at what the model says.
-LEAST: Final = 0.10
-# A program that does little else, in a device that mostly waits, is one that generates.
-MUCH: Final = 0.50
-# A device that works for so much of the time has enough to do.
-BUSY: Final = 0.70
 _IN_STEPS: Final = frozenset({Phase.STEP, Phase.PERIODIC})
 
 
@@ -68,7 +63,7 @@ def detect(window: Window) -> Verdict:
     where = by_line(account.rows, lines.get)
     share = sum(place.share or 0.0 for place in where)
     compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
-    if share < LEAST or (compute is not None and compute.value >= BUSY):
+    if share < LITTLE or (compute is not None and compute.value >= MOSTLY):
         return None
     has_cache = any(
         row.phase is Phase.GENERATION or line in caching.values() for row, line in lines.items()
@@ -80,7 +75,7 @@ def detect(window: Window) -> Verdict:
         gain=None,
         evidence=Evidence.known(measures),
         where=own(where),
-        severity=Severity.MEDIUM if costs and share >= MUCH else Severity.LOW,
+        severity=Severity.MEDIUM if costs and share >= MOSTLY else Severity.LOW,
         confidence=Confidence.INFERRED,
     )
 

@@ -36,6 +36,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from whyidle.monitor.core.amounts import MOST_SHOWN
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -56,7 +57,7 @@ from whyidle.monitor.signals.cores import RUNNERS, Runner
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.recorded import Helper
-from whyidle.monitor.signals.user_lines import MOST, own
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 
@@ -85,7 +86,7 @@ def detect(window: Window) -> Verdict:
             Evidence.of(f"{who}: {HOST_LOOKS[doing].words}", job.sampled(share))
             for doing, share in sums.items()
         ),
-        where=by_line(mine, lambda row: _place(account, row))[:MOST],
+        where=by_line(mine, lambda row: _place(account, row))[:MOST_SHOWN],
         confidence=Confidence.INFERRED,
         title=title,
         knows=Knows.LINES,

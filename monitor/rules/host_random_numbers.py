@@ -30,10 +30,10 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.code.batches import is_of_a_deque
+from whyidle.monitor.core.amounts import BEYOND_CHANCE
 from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Evidence, Fix, Found, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.rules._kinds import BEYOND_CHANCE
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import step_samples

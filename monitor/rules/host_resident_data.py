@@ -31,6 +31,7 @@ from typing import Final
 
 from whyidle.monitor.code.renewed import made_anew, stays
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import BEYOND_CHANCE, LITTLE, NEARLY_ALL
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -45,21 +46,17 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.rules._programs import AS_OFTEN, Program, bytes_of, calls_in, name_of
+from whyidle.monitor.rules._kinds import OFTEN
+from whyidle.monitor.rules._programs import Program, bytes_of, calls_in, name_of
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
 from whyidle.monitor.signals.window import Window
 
-# A copy for every second step at least.
-LEAST_COPIES: Final = 0.5
-# Copies that are waited for so long are worth a person's time.
-LEAST_SHARE: Final = 0.03
-# Less is a batch, or a table, that takes a fraction of a millisecond.
-LEAST_BYTES: Final = 4 << 20
-# What stays of copies that only run by themselves: the next wait.
-BACK_LEAST: Final = 0.7
+# Less is a batch, or a table, that takes a fraction of a millisecond: from 1 MB on healthy jobs
+# were told of their batches (``make golden``).
+LEAST_COPIED: Final = 4 << 20
 # Bytes a second that a CPU backend copies into memory that is new each time (measured: 3 GB/s).
 SLOW, FAST = 2e9, 4e9
 # What is left of the work on a CPU when nothing is copied beside it (measured, of one job: 0.55).
@@ -99,7 +96,7 @@ def _of_lines(
         return None
     # Beside the thread that launches, others may copy: how long they do is not seen.
     beside = as_much_as is Severity.LOW and window.works_ahead
-    gain = comes_back(window, BACK_LEAST * (share - error), share + error, Side.HOST)
+    gain = comes_back(window, NEARLY_ALL * (share - error), share + error, Side.HOST)
     return Found(
         gain=None if beside else gain,
         evidence=(Evidence.of("main thread hands data over", window.job.sampled(share)),),
@@ -116,7 +113,7 @@ def _of_gpu(window: Window, trace: Traced) -> Verdict:
     number = sum(copy["count"] for copy in copies) / trace.steps
     sizes = [copy["bytes"] for copy in copies if copy["bytes"] is not None]
     exposed = trace.exposed("host to device")
-    if number < LEAST_COPIES or exposed < LEAST_SHARE or not window.uses("jax"):
+    if number < OFTEN or exposed < BEYOND_CHANCE or not window.uses("jax"):
         return None
     measures = {
         "copies a step": trace.measure(number, "1/step"),
@@ -124,7 +121,7 @@ def _of_gpu(window: Window, trace: Traced) -> Verdict:
         "copied": trace.measure(sum(sizes) / trace.steps, "bytes/step") if sizes else None,
     }
     return Found(
-        Gain.between(BACK_LEAST * exposed, exposed),
+        Gain.between(NEARLY_ALL * exposed, exposed),
         Evidence.known(measures),
         of_slice(window, Slice.EXPOSED_COPY),
         Slice.EXPOSED_COPY,
@@ -141,19 +138,19 @@ def _of_cpu(window: Window, trace: Traced) -> Verdict:
         return window.lacks(Need.FRAMES)
     # Of several that share a name it is not known which one it is: the smallest is surely called.
     by_name = {name_of(each): each for each in sorted(programs, key=bytes_of, reverse=True)}
-    often = min(trace.steps - 1, (1 - AS_OFTEN) * trace.steps)
+    often = min(trace.steps - 1, (1 - LITTLE) * trace.steps)
     called = [each for name, each in by_name.items() if calls_in(trace, name) >= often]
     program: Program | None = max(called, key=bytes_of, default=None)
     if program is None:
         return None
     copied = window.job.measure(max(0.0, bytes_of(program) - alive.value), "bytes/step")
-    if copied.value < LEAST_BYTES:
+    if copied.value < LEAST_COPIED:
         return None
     idle = 1.0 - busy(trace)
-    low = BACK_LEAST * min(idle, copied.value / FAST / step.value)
+    low = NEARLY_ALL * min(idle, copied.value / FAST / step.value)
     # Copies and work share cores and the memory's bandwidth: without them the work is shorter too.
     high = min(1.0 - SHORTER * busy(trace), copied.value / SLOW / step.value)
-    if low < LEAST_SHARE:
+    if low < BEYOND_CHANCE:
         return None
     return Found(
         gain=Gain.between(low, high),

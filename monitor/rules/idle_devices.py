@@ -33,6 +33,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -41,8 +42,6 @@ from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.causes import MEANING, Cause
 
-# A device that computes less than this part of what the busiest does has no share of the work.
-NO_SHARE: Final = 0.1
 # D3 trap 3: sharded jobs with too much communication use 60% of their devices; the best, all.
 SCALES_LEAST: Final = 0.6
 # All take part already: there is no batch to divide.
@@ -72,7 +71,7 @@ def _of_trace(trace: Traced | None) -> tuple[int, int] | None:
     if trace is None or len(trace.devices) < 2:
         return None
     work = [device.get("compute_ns", 0) for device in trace.devices]
-    return len(work), sum(each > NO_SHARE * max(work) for each in work)
+    return len(work), sum(each > LITTLE * max(work) for each in work)
 
 
 def _of_facts(window: Window) -> tuple[int, int] | None:

@@ -54,6 +54,7 @@ from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import MOST_SHOWN
 from whyidle.monitor.core.finding import (
     MOST_LOST,
     Confidence,
@@ -86,7 +87,7 @@ from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.serving import others_run, trains
-from whyidle.monitor.signals.user_lines import MOST, asking, fetches, of_main, of_slice, own, seen
+from whyidle.monitor.signals.user_lines import asking, fetches, of_main, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
 # Of stack samples: at five a second their error is as large.
@@ -299,7 +300,7 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
         confidence=Confidence.INFERRED,
         where=tuple(
             Place(line.file, line.line, line.function, line.share / account.cores)
-            for line in account.lines[:MOST]
+            for line in account.lines[:MOST_SHOWN]
         ),
         title=COMPETES,
         fixes=CHEAPER,

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_MINUTE_S, A_WHILE_S, MOST_SHOWN, NEARLY_ALL
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -67,19 +68,11 @@ from whyidle.monitor.signals.standstill import Stand, Standstill, Stopped, missi
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# Whoever waits for less may wait for a slow disk.
-LEAST_S: Final = 60.0
-# Who stops a job to look at it lets it go on within seconds.
-LEAST_STOPPED_S: Final = 10.0
 # Steps were counted and none ends any more: this long, and so many times the longest of them.
 SURE_S: Final = 120.0
 SURE_STEPS: Final = 10.0
 # PyTorch gives up a collective of NCCL after this time: nothing healthy takes longer.
 LONG_S: Final = 600.0
-# Of its samples; no thread that works keeps the lock for longer than 5 ms while another wants it.
-MOSTLY: Final = 0.9
-MOST_THREADS: Final = 2
-MOST_RANKS: Final = 4
 # What a healthy program may wait for as long as it likes.
 ON_PURPOSE: Final = frozenset({Awaited.SLEEP, Awaited.SAVING}) | NOTHING_TO_DO
 # Without steps before, only what nobody waits for on purpose says that something is wrong.
@@ -89,18 +82,18 @@ NEVER_LONG: Final = frozenset({Awaited.RANKS, Awaited.LOADER, Awaited.DEVICE, Aw
 def detect(window: Window) -> Verdict:
     """Judge a job that is stopped, or is at one line."""
     stopped = window.job.stopped
-    if stopped is not None and stopped.seconds >= LEAST_STOPPED_S:
+    if stopped is not None and stopped.seconds >= A_WHILE_S:
         return _of_stopped(window, stopped)
     still = window.job.standstill
     if still is None:
         return None if window.job.looks else window.lacks(Need.RECORDING)
-    if still.seconds < LEAST_S or works(still):
+    if still.seconds < A_MINUTE_S or works(still):
         return None
     if not still.stepped and window.device == "gpu" and not are_known(still.gpus):
         return window.lacks(Need.GPU, "whether it computes meanwhile")
     processes = window.world_size or 1
     what = {
-        each: Awaited.GIL if each.for_lock >= MOSTLY else awaited(each.chain, processes)
+        each: Awaited.GIL if each.for_lock >= NEARLY_ALL else awaited(each.chain, processes)
         for each in (*still.stands, *still.helpers)
     }
     behind = missing(still.stands)
@@ -225,7 +218,7 @@ def _words(
         yield "ranks that were looked at", f"{len(still.stands)} of {processes}{without}"
     if Awaited.LOCK in what.values():
         # Whoever holds it, or should fill the queue, may be one of them.
-        for line in window.job.threads.lines(MOST_THREADS):
+        for line in window.job.threads.lines(MOST_SHOWN):
             yield "another thread was at", _short(line)
     if len(what) > 1:
         # A flight recorder may keep no lines.
@@ -241,8 +234,8 @@ def _words(
 
 def _of_ranks(ranks: Collection[int]) -> str:
     """Name a few of them."""
-    names = ", ".join(map(str, sorted(ranks)[:MOST_RANKS]))
-    more = f" and {len(ranks) - MOST_RANKS} more" if len(ranks) > MOST_RANKS else ""
+    names = ", ".join(map(str, sorted(ranks)[:MOST_SHOWN]))
+    more = f" and {len(ranks) - MOST_SHOWN} more" if len(ranks) > MOST_SHOWN else ""
     return f"rank{'s' if len(ranks) > 1 else ''} {names}{more}"
 
 

@@ -28,23 +28,20 @@ from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.rules._kinds import BEYOND_CHANCE, OFTEN
+from whyidle.monitor.rules._kinds import LEAST_BYTES, OFTEN
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# A tenth of a millisecond on the way, at 10 GB/s.
-LEAST_BYTES: Final = 1 << 20
 # Two hundredths of a second's work of the host, which handles a gigabyte a second.
 LEAST_RATE: Final = 20e6
-# A look now and then stays, and what the device does instead: a tenth of it is much.
-BACK_LEAST: Final = 0.9
 # A list of a megabyte of numbers takes longer to make, on any machine.
 LEAST_LIST_NS: Final = 200_000
 # Reads of whole tensors; the others bring one number.
@@ -89,7 +86,7 @@ def _of_tensors(window: Window) -> Verdict:
         Evidence.of("reads a step", reads),
         Evidence.of("main thread on lines that take whole tensors", share),
     )
-    gain = Gain.between(BACK_LEAST * (share.value - error), share.value + error)
+    gain = Gain.between(NEARLY_ALL * (share.value - error), share.value + error)
     found = _found(window, gain, evidence, Slice.IDLE_DISPATCH)
     # A few samples at the line by chance are no reason to act.
     is_sure = share.value - error >= BEYOND_CHANCE
@@ -110,7 +107,7 @@ def _of_arrays(window: Window) -> Verdict:
     if trace is None:
         # By the samples alone: how long the device works meanwhile is not known.
         window.needed(window.host, Need.TRACE)
-        low, high = BACK_LEAST * (share.value - error), share.value + error
+        low, high = NEARLY_ALL * (share.value - error), share.value + error
         gain = comes_back(window, low, high, Side.HOST)
         at_most = gain.high
     else:
@@ -118,7 +115,7 @@ def _of_arrays(window: Window) -> Verdict:
         # best at once. The idle time between the operations of a CPU backend stays.
         work, rest = busy(trace), 1.0 - share.value
         at_most, high = 1.0 - max(work, rest), 1.0 - max(work, rest - error)
-        gain = Gain.between(BACK_LEAST * max(0.0, 1.0 - work - rest - error), high)
+        gain = Gain.between(NEARLY_ALL * max(0.0, 1.0 - work - rest - error), high)
         evidence["device works"], part = trace.measure(work, "ratio"), idle_slice(trace)
     if at_most < BEYOND_CHANCE:
         return None

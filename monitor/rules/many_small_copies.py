@@ -34,6 +34,7 @@ from typing import Final
 
 from whyidle.monitor.code import source
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE, NEARLY_ALL, SURELY
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -60,15 +61,8 @@ MANY: Final = 16
 SMALL_BYTES: Final = 256 << 10
 # The same where only the time of a copy is known: 0.2 ms is 0.6 MB at what a CPU copies, 3 GB/s.
 SMALL_S: Final = 2e-4
-# Of 64 pieces that JAX was given at once on a CPU 5 to 7% of the time was left
-# (``benchmarks/unit_costs.py``).
-BACK_LEAST: Final = 0.9
-# On a GPU that was not measured: the bytes still have to go over, and be waited for.
-BACK_LEAST_ON_GPU: Final = 0.5
 # What a call of Python's takes beside what the trace shows of it: 31 to 34 us measured in all.
 CALL_S: Final = 34e-6
-# A line with less of the handing over does something else above all.
-MOST_OF_IT: Final = 0.1
 _JAX_PUT: Final = r"DevicePut"
 _COPY_CALL: Final = r"(cuda|hip|cu)Memcpy\w*"
 _HANDS_OVER: Final = re.compile(r".*\.(to|cuda|copy_|as_tensor|tensor|from_numpy)\(")
@@ -105,7 +99,7 @@ def _of_gpu(window: Window, trace: Traced) -> Found | None:
         took = sum(call["total_ns"] for call in calls) / trace.total_ns * len(trace.devices)
         in_calls = min(1 - busy(trace), took * min(1.0, count / made))
     saved, exposed = 1 - 1 / number, trace.exposed("host to device")
-    gain = Gain.between(BACK_LEAST_ON_GPU * saved * exposed, saved * (exposed + in_calls))
+    gain = Gain.between(SURELY * saved * exposed, saved * (exposed + in_calls))
     if gain.expected < Severity.LOW.least:
         return None
     return Found(
@@ -136,10 +130,12 @@ def _of_jax(window: Window, number: Measure, each_s: float | None) -> Found | No
         return _without_samples(window, number, saved)
     error = account.error(share)
     # All that the main thread does at the lines that hand most over: once a piece, too.
-    lines = {(p.file, p.line) for p in put if (p.share or 0.0) >= MOST_OF_IT * share}
+    lines = {(p.file, p.line) for p in put if (p.share or 0.0) >= LITTLE * share}
     at = account.lines(lambda row: (row.frames[0].file, row.frames[0].line) in lines)
     around = min(1.0, max(share, sum(place.share or 0.0 for place in at)))
-    low, high = BACK_LEAST * saved * max(0.0, share - error), saved * (around + error)
+    # Of 64 pieces that JAX was given at once on a CPU 5 to 7% of the time was left
+    # (``benchmarks/unit_costs.py``).
+    low, high = NEARLY_ALL * saved * max(0.0, share - error), saved * (around + error)
     gain = comes_back(window, low, high, Side.HOST)
     if share < error or gain.expected < Severity.LOW.least:
         return None
@@ -160,7 +156,7 @@ def _without_samples(window: Window, number: Measure, saved: float) -> Found | N
         return None
     own_time = trace.in_calls(_JAX_PUT)
     most = own_time + number.value * CALL_S / step.value
-    gain = comes_back(window, BACK_LEAST * saved * own_time, saved * min(1.0, most), Side.HOST)
+    gain = comes_back(window, NEARLY_ALL * saved * own_time, saved * min(1.0, most), Side.HOST)
     if gain.expected < Severity.LOW.least:
         return None
     evidence = (

@@ -30,6 +30,7 @@ from functools import partial
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_WHILE_S, LITTLE
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.rules import Kind, Rule
@@ -40,8 +41,6 @@ from whyidle.monitor.signals.window import Window
 
 # Slower than 1 MB/s takes a day for 86 GB.
 LEAST_PER_S: Final = 1e6
-# It has to matter beside what is there.
-LEAST_GROWN: Final = 0.1
 # The second half rose much like the first: a cache that fills up rises less and less, and loading
 # a model rises once. Steps of a busy machine come at an uneven pace.
 LEVEL, BURST = 0.25, 4.0
@@ -49,7 +48,6 @@ LEVEL, BURST = 0.25, 4.0
 FORESEEN: Final = 60
 # Memory that is full within a day ends the job.
 DAY_S: Final = 86_400
-SHORTEST_S: Final = 10.0
 # What frameworks count of a GPU lies in its memory; the rest lies in that of the machine.
 _ON_DEVICE: Final = (m.PROCESS_POOL_USED, m.PROCESS_LIVE_BYTES)
 BY: Final = (*_ON_DEVICE, m.PROCESS_HEAP, m.JOB_RSS)
@@ -63,7 +61,7 @@ def detect(window: Window) -> Verdict:
         trends.pop(m.JOB_RSS, None)
     if not trends:
         return window.lacks(Need.RECORDING if window.kind == "file" else Need.LONGER)
-    if window.job.seconds < SHORTEST_S:
+    if window.job.seconds < A_WHILE_S:
         return window.lacks(Need.LONGER)
     growing = next(((k, t) for k, t in trends.items() if grows(t)), None)
     if growing is None:
@@ -92,9 +90,7 @@ def grows(trend: Trend) -> bool:
     """Tell whether a level rises to the end, by as much as matters."""
     grown = trend.last - trend.first
     return (
-        trend.per_s > LEAST_PER_S
-        and grown > LEAST_GROWN * trend.last
-        and LEVEL < trend.holding < BURST
+        trend.per_s > LEAST_PER_S and grown > LITTLE * trend.last and LEVEL < trend.holding < BURST
     )
 
 

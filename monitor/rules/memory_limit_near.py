@@ -25,16 +25,12 @@ None of the five mentions it: beyond the documents.
 
 from __future__ import annotations
 
-from typing import Final
-
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Framework, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule, both
 from whyidle.monitor.rules.memory_growth import grows
 from whyidle.monitor.signals.window import Window
-
-# What is left is less than one more worker of a usual job: of 64 GB some 3.
-LEAST_USED: Final = 0.95
 
 
 def detect(window: Window) -> Verdict:
@@ -44,7 +40,7 @@ def detect(window: Window) -> Verdict:
     kills, trend = job.last(m.JOB_OOM_KILLS), job.trends.get(m.JOB_RSS)
     if limit is None and kills is None:
         return window.lacks(Need.RECORDING, job.unknown.get(m.JOB_MEMORY_LIMIT, ""))
-    is_near = limit is not None and used is not None and used >= LEAST_USED * limit.value
+    is_near = limit is not None and used is not None and used >= NEARLY_ALL * limit.value
     # It grows, or waits for memory already: two rules know more of that.
     waits = job.means.get(m.JOB_MEMORY_STALL, 0.0) >= Severity.MEDIUM.least
     is_told = waits or (trend is not None and grows(trend))

@@ -30,23 +30,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_MINUTE_S, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.rules import Kind, Rule, both
+from whyidle.monitor.rules.job_stands_still import LONG_S
 from whyidle.monitor.signals.memory import device_memory
 from whyidle.monitor.signals.recorded import GpuUser, SeenGpu
 from whyidle.monitor.signals.window import Window
 
 # A context alone takes half a gigabyte; of a large GPU a gigabyte is little.
 LEAST_BYTES: Final = 1 << 30
-LEAST_SHARE: Final = 0.05
 # The driver counts whole percents.
 IDLE: Final = 0.01
-SHORTEST_S: Final = 60.0
-# So long nobody pauses between two phases.
-LONG_S: Final = 600.0
-# From here on it is missing.
-FULL: Final = 0.9
 
 
 def detect(window: Window) -> Verdict:
@@ -54,7 +50,7 @@ def detect(window: Window) -> Verdict:
     gpus = window.gpus
     if not gpus:
         return window.lacks(Need.GPU)
-    if window.job.seconds < SHORTEST_S:
+    if window.job.seconds < A_MINUTE_S:
         return window.lacks(Need.LONGER)
     looks = (find(window, gpu) for find in (_by_others, _by_nobody, _by_itself) for gpu in gpus)
     some = [found for found in looks if found is not None]
@@ -130,7 +126,7 @@ def _by_itself(window: Window, gpu: SeenGpu) -> Found | None:
 
 
 def _is_much(gpu: SeenGpu, held: float) -> bool:
-    return held >= max(LEAST_BYTES, LEAST_SHARE * gpu.means.get(m.GPU_MEMORY_TOTAL, 0.0))
+    return held >= max(LEAST_BYTES, Severity.MEDIUM.least * gpu.means.get(m.GPU_MEMORY_TOTAL, 0.0))
 
 
 def _found(
@@ -143,7 +139,7 @@ def _found(
             Evidence.of("memory of the GPU in use", measure(used / total, "ratio", "nvml"))
         )
     # What is missing to a job that works; one that stands still is a finding of its own.
-    is_full = bool(total) and used is not None and used >= FULL * (total or 0.0)
+    is_full = bool(total) and used is not None and used >= NEARLY_ALL * (total or 0.0)
     is_missing = is_full and memory is not None and memory.is_tight
     return Found(
         gain=None,

@@ -32,6 +32,7 @@ import math
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.rules import Rule, both
@@ -41,8 +42,6 @@ from whyidle.monitor.signals.window import Window
 
 # A page fault that reads a disk takes 0.1 ms and more: so many take 1% of the time.
 LEAST_FAULTS: Final = 100.0
-# Whose limit it is, where the use has come near it.
-NEAR: Final = 0.9
 SHOWN: Final[dict[str, Metric]] = {
     "tasks wait for memory": m.JOB_MEMORY_STALL,
     "all tasks wait for memory": m.JOB_MEMORY_STALL_ALL,
@@ -75,7 +74,7 @@ def detect(window: Window) -> Verdict:
         gain = None
     used = means.get(m.JOB_MEMORY_USED, 0.0)
     limits = (m.JOB_MEMORY_HIGH, m.JOB_MEMORY_LIMIT)
-    bites = next((x for x in limits if used >= NEAR * means.get(x, math.inf)), None)
+    bites = next((x for x in limits if used >= NEARLY_ALL * means.get(x, math.inf)), None)
     fix = _OF_MACHINE
     if bites is m.JOB_MEMORY_HIGH:
         fix = f"Raise memory.high of its cgroup: systemd MemoryHigh={with_room(used)}, or max."

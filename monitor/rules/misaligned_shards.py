@@ -30,19 +30,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.rules.idle_devices import NO_SHARE
+from whyidle.monitor.rules._kinds import LEAST_BYTES
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
-# Devices with the same work differ by a few percent; 13 of 100 samples on 8 devices, by 4%.
-LEAST: Final = 0.05
 SPLITS: Final = "DataParallel"
-# Less than this is a key or a counter that happens to lie on all devices.
-LEAST_BYTES: Final = 100_000
 
 
 def detect(window: Window) -> Verdict:
@@ -51,7 +48,7 @@ def detect(window: Window) -> Verdict:
     on_gpu = [x for x in ([] if trace is None else trace.devices) if x["kind"] == "gpu"]
     work = [device.get("compute_ns", 0) for device in on_gpu]
     # What has no work is another fault.
-    work = [each for each in work if each > NO_SHARE * max(work)]
+    work = [each for each in work if each > LITTLE * max(work)]
     if trace is not None and len(work) > 1:
         return _uneven(trace, work)
     devices, batch = window.fact("devices_used"), window.fact("batch_size")
@@ -99,7 +96,8 @@ def _uneven(trace: Traced, work: list[int]) -> Found | None:
     most, mean = max(work), sum(work) / len(work)
     over, compute = 1 - mean / most, trace.share(Slice.COMPUTE)
     span = max((device["span_ns"] for device in trace.devices), default=0)
-    if over < LEAST or compute is None or not span:
+    # Devices with the same work differ by a few percent; 13 of 100 samples on 8 devices, by 4%.
+    if over < Severity.MEDIUM.least or compute is None or not span:
         return None
     evidence = (
         Evidence.of("devices that compute", trace.measure(len(work), "count")),
@@ -122,7 +120,7 @@ def _indivisible(window: Window, batch: int, devices: int) -> Found | None:
         Evidence.of("devices", window.job.measure(devices, "count")),
         Evidence.of("largest part", window.job.measure(largest, "count")),
     )
-    severity = Severity.MEDIUM if over >= LEAST else Severity.LOW
+    severity = Severity.MEDIUM if over >= Severity.MEDIUM.least else Severity.LOW
     title = f"A batch of {batch} does not divide by {devices} devices"
     return Found(None, evidence, severity=severity, title=title, frameworks=("pytorch",))
 

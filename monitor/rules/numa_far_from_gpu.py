@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -43,8 +44,6 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.window import Window
 
-# A process that may run anywhere is near as often as far.
-LEAST: Final = 0.9
 # 4 instead of 24 GB/s, the worst of the report above.
 BACK_MOST: Final = 1 - 4 / 24
 
@@ -56,7 +55,8 @@ def detect(window: Window) -> Verdict:
         Need.GPU,
         window.job.unknown.get(m.JOB_FAR_FROM_GPU, ""),
     )
-    if far.value < LEAST or window.device == "cpu":
+    # A process that may run anywhere is near as often as far.
+    if far.value < NEARLY_ALL or window.device == "cpu":
         return None
     nodes = {gpu.index: gpu.info.get("numa_node") for gpu in window.gpus}
     known = {index: node for index, node in nodes.items() if node is not None}

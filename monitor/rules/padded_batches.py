@@ -36,6 +36,7 @@ from typing import Final
 
 from whyidle.monitor.code.batches import cuts
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE, MOSTLY
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -53,10 +54,6 @@ from whyidle.monitor.signals.operators import TABLE_GRADIENT, work_free
 from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
-# Rows may be this much longer than they need to be.
-LEAST: Final = 0.2
-# Of all numbers of a batch so many are in such rows, or the step is about something else.
-MOSTLY: Final = 0.5
 # What comes back of the step for each part of a row less: 0.97 to 1.19 for ten networks on a CPU
 # (``benchmarks/step_costs.py``), most with attention over long rows, of 512 at most. Attention over
 # longer ones may take all of a step.
@@ -81,7 +78,7 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE, "rows of a batch of a DataLoader, in main memory")
     length, longest = said["length"], said["longest"]
     spare = 1 - longest / length
-    if spare < LEAST or said["part"] < MOSTLY:
+    if spare < LITTLE or said["part"] < MOSTLY:
         return None
     if (window.trace and window.trace.calls(_SKIPPED)) or asking(window.job, _SKIPS):
         return None

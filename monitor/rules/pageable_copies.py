@@ -31,11 +31,10 @@ from typing import Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._kinds import LEAST_BYTES
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
-# A few numbers, such as a seed, are pageable in every program.
-LEAST_BYTES: Final = 1 << 20
 # Of four measured pairs: pageable copies grew by 1.53 to 1.66 when the host had more to do, pinned
 # ones are made by the GPU alone. By so much at least a pinned copy is shorter.
 FASTER: Final = 1.5

@@ -32,6 +32,7 @@ from typing import Final
 
 from whyidle.monitor.code.environments import acts
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -40,23 +41,20 @@ from whyidle.monitor.core.finding import (
     Gain,
     Need,
     Place,
+    Severity,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.rules._kinds import BEYOND_CHANCE, OFTEN
+from whyidle.monitor.rules._kinds import OFTEN
 from whyidle.monitor.signals.gain import Side, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# Reads that nobody counted may be rare ones, which wait for all the steps before: so much is not.
-LEAST_WAITING: Final = 0.05
-# Of the line's time: a tenth may be other work, that stays, and every fiftieth step still reads.
-LINE_LEAST, LINE_MOST = 0.9, 0.98
 _ITEM: Final = r"aten::(item|is_nonzero)"
 _REFILL: Final = "refilling after a synchronisation"
 
@@ -73,7 +71,7 @@ def detect(window: Window) -> Verdict:
         return _of_lines(window, counted)
     on_gpu = window.device == "gpu"
     in_turns = window.uses("jax") or (window.uses("tensorflow") and (on_gpu or window.works_ahead))
-    if in_turns and (counted is not None or _waits(window) >= LEAST_WAITING):
+    if in_turns and (counted is not None or _waits(window) >= Severity.MEDIUM.least):
         return _of_turns(window, reads)
     return window.lacks(window.of_steps) if reads is None else None
 
@@ -118,7 +116,8 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
         return None
     return _found(
         window,
-        Gain.between(LINE_LEAST * (share.value - error), LINE_MOST * (share.value + error)),
+        # Some of the line's time may be other work, that stays.
+        Gain.between(NEARLY_ALL * (share.value - error), share.value + error),
         (
             Evidence.of("reads a step", reads),
             Evidence.of("main thread on the lines that read", share),
@@ -130,7 +129,7 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
 def _of_turns(window: Window, reads: Measure | None) -> Verdict:
     seen, spent = _waits(window), window.job.mean(m.JOB_SYNC_WAIT)
     whole = 0.0 if window.host is None else window.host.share(HostClass.READ)
-    if whole >= LEAST_WAITING > seen:
+    if whole >= Severity.MEDIUM.least > seen:
         # Hardly a read was found that could be left out.
         return None
     if spent is None or spent.value < seen:

@@ -39,6 +39,7 @@ from typing import Final
 
 from whyidle.monitor.code.loops import LEAST_TIMES, Looping, Way, over_samples
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE, MOSTLY
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -62,8 +63,6 @@ from whyidle.monitor.signals.window import Window
 
 # Each weight takes part once in a pass; many have a bias beside them, which counts as well.
 LEAST_USES: Final = 4
-# A loop that takes less of the main thread is not what its time goes to.
-LEAST_SHARE: Final = 0.1
 # Of the time of one operator on so little data this much at most is work (measured on the CPU: a
 # product of 1 x 256 takes about a seventh of the time of its call).
 WORK_OF_A_CALL: Final = 0.15
@@ -82,8 +81,6 @@ _TAKES: Final = "Index|Select|Slice"
 # A pass of a metric has some operations: so many calls at most, or it is work that a batch leaves.
 MOST_OF_A_PASS: Final = 20
 
-# Of the samples in the loop so many at least are in the framework, or in a line that may call it.
-OF_CALLS: Final = 0.5
 # Who waits in such a line has launched enough for the device to be behind.
 _CALLS: Final = frozenset({HostClass.EAGER, HostClass.FRAMEWORK, HostClass.READ, HostClass.UNCLEAR})
 
@@ -98,13 +95,13 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE)
     loop = window.needed(_loop(window), Need.SOURCE)
     # That each pass calls the framework, a trace shows; without one the samples must.
-    if loop.share < LEAST_SHARE or (times is None and not _is_of_calls(window, loop)):
+    if loop.share < LITTLE or (times is None and not _is_of_calls(window, loop)):
         return None
     if times is None and loop.share < step_samples(window.job).error(loop.share):
         return window.lacks(Need.TRACE)
     found = _found(window, loop, (loop.share, loop.share), times)
     # What else belongs to it a trace shows; without one that is only likely.
-    is_likely = times is None and loop.inside < LEAST_SHARE
+    is_likely = times is None and loop.inside < LITTLE
     return replace(found, severity=Severity.LOW) if is_likely else found
 
 
@@ -118,7 +115,7 @@ def _of_small(window: Window, trace: Traced) -> Found | None:
         count = partial(counted, trace, steps)
         loop = _loop(window, partial(_is_called_often, count), way)
         times = None if loop is None else count(loop.calls)
-        if loop is None or times is None or step is None or loop.inside < LEAST_SHARE:
+        if loop is None or times is None or step is None or loop.inside < LITTLE:
             continue
         # A part of a step is a few calls: else it computes something.
         if loop.inside / times[1].value * step.value <= MOST_OF_A_PASS * PER_OPERATOR_S:
@@ -140,7 +137,7 @@ def _is_of_calls(window: Window, loop: Looping) -> bool:
     # does not show in its lines.
     kinds = {HostClass.EAGER} if window.uses("tensorflow") else _CALLS
     calls = sum(row.share for row in inside if row.doing in kinds)
-    return calls >= OF_CALLS * sum(row.share for row in inside) > 0
+    return calls >= MOSTLY * sum(row.share for row in inside) > 0
 
 
 def _is_called_often(

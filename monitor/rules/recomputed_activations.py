@@ -62,8 +62,6 @@ BESIDE: Final = 0.1
 # On a GPU the samples do not say how long it computes: of a forward pass, one more, and a backward
 # pass of twice that, at most a quarter.
 BACK_ON_GPU: Final = (0.0, 0.25)
-# As many times the memory that the job takes must be free.
-ROOM: Final = 1.0
 _BACK: Final = frozenset({"backward", "grad"})
 _WRAPS: Final = frozenset({"checkpoint", "checkpoint_sequential"})
 # What may stand on the same line: scaled or averaged, it is still only the loss.
@@ -98,7 +96,7 @@ def detect(window: Window) -> Verdict:
     if again < Severity.MEDIUM.least or not is_meant:
         return None
     taken, left = _room(window)
-    if left.value < ROOM * taken.value:
+    if left.value < taken.value:
         return None
     error = step_samples(job).error
     on_cpu = BACK[0] * (again - error(again)), BACK[1] * (within + error(within)) + BESIDE

@@ -26,17 +26,13 @@ D5 (memory limit per process). Its memory fraction is a cap, and makes nothing f
 
 from __future__ import annotations
 
-from typing import Final
-
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.causes import MEANING, Cause
-
-# Where nothing is left of the GPU both surely wait for each other now and then.
-FULL: Final = 0.9
 
 
 def detect(window: Window) -> Verdict:
@@ -58,7 +54,7 @@ def detect(window: Window) -> Verdict:
     severity, used = None, worst.means.get(m.GPU_UTILISATION)
     if Severity.of_share(gain.low) is Severity.INFO:
         # The range begins at nothing.
-        is_much = gain.high >= Severity.HIGH.least and (used or 0.0) >= FULL
+        is_much = gain.high >= Severity.HIGH.least and (used or 0.0) >= NEARLY_ALL
         severity = Severity.MEDIUM if is_much else Severity.LOW
     measure, evidence = window.job.measure, []
     for user in sorted(worst.others, key=lambda user: -(user.sm_share or 0.0))[:3]:

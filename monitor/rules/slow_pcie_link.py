@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_MINUTE_S, SURELY
 from whyidle.monitor.core.finding import Evidence, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.pcie import limit
 from whyidle.monitor.core.slices import Slice
@@ -35,25 +36,19 @@ from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
-# The link is read every five seconds: in this time often enough to have seen it awake, where so
-# much of what it could carry goes through it all the time.
-LEAST_S: Final = 30.0
-LEAST_TRAFFIC: Final = 0.01
 # A copy from pinned memory that reaches this part of the link's peak waits for nothing else
 # (packet headers take a tenth, short copies never reach it).
 AT_PEAK: Final = 0.6
-# Where these copies end sooner, the wait for what comes next begins sooner.
-BACK_LEAST: Final = 0.7
 _PINNED: Final = ("host to device", "device to host")
 
 
 def detect(window: Window) -> Verdict:
     """Compare each link that is used with what it could be."""
     known = [gpu for gpu in window.job.gpus if gpu.is_held and None not in (_now(gpu), _best(gpu))]
-    if not known or window.job.seconds < LEAST_S:
+    if not known or window.job.seconds < A_MINUTE_S:
         return window.lacks(Need.GPU, "its PCIe link under load")
     # In use, so that it does not rest in a low generation.
-    slow = [gpu for gpu in known if _used(gpu) >= LEAST_TRAFFIC and _ratio(gpu) < 1.0]
+    slow = [gpu for gpu in known if _used(gpu) >= Severity.LOW.least and _ratio(gpu) < 1.0]
     if not slow:
         return None
     worst = min(slow, key=_ratio)
@@ -114,7 +109,7 @@ def _gain(window: Window, gpu: SeenGpu) -> Gain:
         if copy["memory"] == "pinned" and copy["gb_per_s"] is not None
     ]
     is_at_peak = max(speeds, default=0.0) >= AT_PEAK * (_now(gpu) or 0.0) > 0.0
-    low = BACK_LEAST * saved * sum(x.value for x in pinned if x is not None) * is_at_peak
+    low = SURELY * saved * sum(x.value for x in pinned if x is not None) * is_at_peak
     return Gain.between(low, saved * sum(map(trace.exposed, _PINNED)))
 
 

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -59,13 +60,9 @@ from whyidle.monitor.signals.window import Window
 if TYPE_CHECKING:
     from whyidle.monitor.core.ranks import Ranks, RankShare
 
-# A rank that waits less than so much itself has no time to spare: its host is what is late.
-NO_SLACK: Final = 0.10
 # A line that takes so many times as long as on the other ranks is of this rank alone.
 ALONE: Final = 10.0
 LATEST: Final = {True: "the latest in so much of the time", False: "collectives it came last to"}
-# Of the largest difference between two ranks.
-LEAST_OF_MOST: Final = 0.2
 # What a rank's own work is said to be, and what to do about it.
 _OF_INPUT: Final = frozenset({HostClass.LOADER, HostClass.WAIT, HostClass.PUT})
 
@@ -83,7 +80,7 @@ def detect(window: Window) -> Verdict:
     others = [x for x in window.rank_accounts if x.seen.rank != late.rank]
     # Those that make up the difference; samples are a little more anywhere.
     rows = () if mine is None else rows_of(mine, others)[:3]
-    rows = tuple(row for row in rows if row.more >= LEAST_OF_MOST * rows[0].more)
+    rows = tuple(row for row in rows if row.more >= LITTLE * rows[0].more)
     busier = _idle_meanwhile(window, late)
     is_live = window.ranks_source == SAMPLES
     if is_live and busier is not None and busier <= 0 and window.runs_ahead:
@@ -140,7 +137,7 @@ def _idle_meanwhile(window: Window, late: RankShare) -> float | None:
 
 def _has_time(window: Window, late: RankAccount) -> bool:
     """Tell whether its host may have the time for what it does more: its device is behind."""
-    if not window.runs_ahead or late.waits <= NO_SLACK:
+    if not window.runs_ahead or late.waits <= LITTLE:
         return False
     cores = late.seen.means.get(m.PROCESS_CPU)
     if window.device != "cpu" or cores is None:

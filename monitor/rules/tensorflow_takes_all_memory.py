@@ -22,17 +22,11 @@ D5 (memory growth and a limit per process).
 
 from __future__ import annotations
 
-from typing import Final
-
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
-
-# TensorFlow leaves a GPU half a gigabyte, or a twentieth of a large one.
-NEARLY_ALL: Final = 0.85
-# More is room that the next larger batch would take.
-LITTLE: Final = 0.5
 
 
 def detect(window: Window) -> Verdict:
@@ -47,7 +41,7 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.GPU)
     total = sum(gpu.means[m.GPU_MEMORY_TOTAL] for gpu in gpus)
     held = sum(user.memory or 0.0 for gpu in gpus for user in gpu.users if user.is_ours)
-    if held < NEARLY_ALL * total or peak.value > LITTLE * held:
+    if held < NEARLY_ALL * total or peak.value > MOSTLY * held:
         return None
     is_shared = any(not user.is_ours for gpu in gpus for user in gpu.users)
     return Found(

@@ -32,6 +32,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import MOSTLY, SURELY
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -40,12 +41,6 @@ from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
-# Overhead is the fault where it is most of the step.
-MOSTLY: Final = 0.5
-# Kernels shorter than a launch: most of them, and most of their time.
-MOSTLY_SHORT: Final = 0.7
-# More memory than this in use leaves no room for a larger batch.
-MOST_MEMORY: Final = 0.5
 # A batch that a CPU has something to do with.
 SMALL_BATCH: Final = 48
 # With six times the batch a sixth of the overhead stays; with 32 times, next to nothing.
@@ -139,7 +134,8 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
     if kernels is None or late is None:
         return window.lacks(Need.FRAMES)
     short = kernels["short"]
-    if short["total_ns"] < MOSTLY_SHORT * kernels["total_ns"]:
+    of_short = short["total_ns"] / kernels["total_ns"] if kernels["total_ns"] else 0.0
+    if of_short < MOSTLY:
         return None
     memory = [
         (gpu.means.get(m.GPU_MEMORY_USED), gpu.means.get(m.GPU_MEMORY_TOTAL)) for gpu in window.gpus
@@ -147,13 +143,13 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
     used = [part / whole for part, whole in memory if part is not None and whole]
     if not used or len(used) < len(memory):
         return window.lacks(Need.GPU, "how much memory is free")
-    if max(used) > MOST_MEMORY:
+    if max(used) > MOSTLY:
         return None
-    # This part of the step is the same for any batch.
-    fixed = late.value + trace.taken(Slice.COMPUTE) * MOSTLY_SHORT
+    # Launches take the same for any batch, and short kernels about the same.
+    fixed, kept = late.value, of_short * trace.taken(Slice.COMPUTE)
     share = trace.measure(short["count"] / kernels["count"], "ratio")
     return Found(
-        gain=Gain.between(fixed * (1 - 1 / LARGER), fixed),
+        gain=Gain.between((fixed + SURELY * kept) * (1 - 1 / LARGER), fixed + kept),
         evidence=(
             Evidence.of("kernels shorter than 10 us", share),
             Evidence.of("memory in use", window.job.measure(max(used), "ratio", "nvml")),

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.monitor.core.amounts import A_MINUTE_S, AGAIN
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Kind, Rule
@@ -31,17 +32,14 @@ from whyidle.monitor.signals.window import Window
 
 # As the document has it.
 LEAST_STEPS: Final = 10
-# A step so long is no warming up, even if there are few of them.
-LONG_STEP_S: Final = 30.0
-# A function that is compiled more often than this is compiled again and again: another fault.
-FIRST_TIMES: Final = 2
 
 
 def detect(window: Window) -> Verdict:
     """Judge how much of the job was seen."""
     trace, job = window.trace, window.job
     compiling = None if trace is None else trace.share(Slice.IDLE_COMPILE)
-    again = any(each.count - each.cached > FIRST_TIMES for each in job.compiled)
+    # A function that is compiled more often is compiled again and again: another fault.
+    again = any(each.count - each.cached >= AGAIN for each in job.compiled)
     if compiling is not None and compiling.value >= Severity.MEDIUM.least and not again:
         evidence = Evidence.of("compiling in the trace", compiling)
     elif window.kind == "file":
@@ -49,7 +47,7 @@ def detect(window: Window) -> Verdict:
         return None if trace is not None else window.lacks(Need.TRACE)
     else:
         steps = window.needed(job.steps, window.of_steps)
-        if steps >= LEAST_STEPS or (window.step_s and window.step_s.value > LONG_STEP_S):
+        if steps >= LEAST_STEPS or (window.step_s and window.step_s.value >= A_MINUTE_S):
             return None
         evidence = Evidence.of("steps since the job began", job.measure(steps, "count"))
     return Found(gain=None, evidence=(evidence,), severity=Severity.INFO)

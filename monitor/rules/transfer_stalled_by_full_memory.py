@@ -1,7 +1,7 @@
 """Copies to the device take longer and longer, because its memory is nearly full.
 
 ## What it sees
-Memory that is used to 95% or more, together with copies to the device that have slowed down: in
+Memory that is used to 90% or more, together with copies to the device that have slowed down: in
 traces of this recording the time for a byte, and how much of a step waits for copies or for the
 allocator; without two such traces steps that take longer and longer, and the growth at a line that
 copies. Of Julia, which is read from outside, copies to the device that become more and more, while
@@ -34,6 +34,7 @@ from typing import Final
 
 from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -53,8 +54,6 @@ from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import is_julia, of_slice, own
 from whyidle.monitor.signals.window import Window
 
-# D2's own mark is "nearly full"; an allocator keeps no more than a few per cent back.
-FULL: Final = 0.95
 # Copies of one loop differ by a third between two traces where nothing is wrong.
 SLOWER: Final = 1.5
 _COPIES: Final = re.compile(r"(.*\.)?(to|cuda|device_put|copy_|CuArray)")
@@ -70,7 +69,7 @@ def detect(window: Window) -> Verdict:
     gpus = () if window.uses("jax") else window.gpus
     shares = [x for gpu in gpus if (x := _taken(gpu)) is not None]
     used = max([*shares, *([pool.value / memory.limit] if pool else ())], default=0.0)
-    if used < FULL:
+    if used < NEARLY_ALL:
         return None
     # The oldest and the newest trace with copies to a GPU.
     traces = [t for t in window.traces if t.shows_work and "gpu" in t.kinds and _pace(t)]
@@ -105,7 +104,7 @@ def _of_julia(window: Window) -> Verdict:
         return window.lacks(Need.GPU)
     used, rise = max(known)
     # Less in the collector is what any program takes.
-    if used < FULL or rise < SLOWER or pauses.value < Severity.MEDIUM.least:
+    if used < NEARLY_ALL or rise < SLOWER or pauses.value < Severity.MEDIUM.least:
         return None
     measure = window.job.measure
     return Found(

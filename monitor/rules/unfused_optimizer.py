@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import BEYOND_CHANCE
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -53,8 +54,6 @@ from whyidle.monitor.signals.window import Window
 
 # Fewer are soon gone through, one by one or not.
 LEAST_TENSORS: Final = 8
-# Of the time in optimizers, below which it is not worth a person's time.
-LEAST: Final = 0.02
 # What fused gives back of a step on a CPU, the least and the most (``benchmarks/unit_costs.py``).
 FUSED: Final[dict[str, tuple[float, float]]] = {
     "Adam": (0.64, 0.86),
@@ -91,7 +90,7 @@ def detect(window: Window) -> Verdict:
     )
     every = optimizers_of(window)
     loops = [found for each in every if (found := _loop(window, each)) is not None]
-    if not loops or takes.value < LEAST:
+    if not loops or takes.value < BEYOND_CHANCE:
         return None
     # It is known of all of them together how long they take.
     tensors = sum(loop.tensors for loop in loops)

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.code.source import function_at, readable
+from whyidle.monitor.core.amounts import LITTLE, MOSTLY
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -71,9 +72,6 @@ LEAST_CALLS: Final = 10
 # samples tell single operations from it; a recording names the five most frequent programs that
 # are alive.
 LEAST_KINDS, LEAST_ALIVE = 5, 2
-# Most of what is called; beside a compiled step such operations are few, but for their time.
-LEAST_SHARE: Final = 0.5
-LEAST_TIME: Final = 0.1
 # A compiled step is one call: as costly as one of the single operations where it has as few
 # arguments, as 3.6 of them with 16 arrays (a trace of a network with four layers).
 CALL_LEAST, CALL_MOST = 1, 4
@@ -121,12 +119,12 @@ class _Seen:
 
     def is_op_by_op(self, alive: int) -> bool:
         """Tell whether much of the step is made of single operations, by their time or number."""
-        takes = self.time is not None and self.time.share - self.error >= LEAST_TIME
+        takes = self.time is not None and self.time.share - self.error >= LITTLE
         if self.calls is None:
             return takes and (self.makes_batches or alive >= LEAST_ALIVE)
         # Where the thread was found in them, they may be few: a gather of a large array is costly.
         many = self.calls.kinds >= LEAST_KINDS and self.calls.in_a_step >= LEAST_CALLS
-        return takes or (many and self.calls.share >= LEAST_SHARE)
+        return takes or (many and self.calls.share >= MOSTLY)
 
 
 def detect(window: Window) -> Verdict:
@@ -148,7 +146,7 @@ def detect(window: Window) -> Verdict:
     if not seen.loops and not seen.is_op_by_op(alive):
         return None
     gain = _gain(window, seen)
-    if gain.high < LEAST_TIME:
+    if gain.high < LITTLE:
         return None
     # Then what is written is right, and runs one by one all the same.
     is_off = window.fact("disable_jit") is True
@@ -235,7 +233,7 @@ def _taken(window: Window, seen: _Seen) -> tuple[float, float]:
     most = (1.0 if drawn is None else 1 - drawn.share.value) - seen.compiling
     if seen.time is None or window.host is None:
         return max(0.0, most), max(0.0, most)
-    if seen.loops or (seen.calls is not None and seen.calls.share >= LEAST_SHARE):
+    if seen.loops or (seen.calls is not None and seen.calls.share >= MOSTLY):
         # What else the host does is known; the rest are calls, launched or waited for.
         others = window.host.share(*HOST_WORK)
         most = min(most, 1 - others + window.host.error(others) - seen.compiling)

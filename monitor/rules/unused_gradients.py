@@ -54,8 +54,9 @@ from whyidle.monitor.signals.window import Window
 # For so many times the parameters that are updated; some tensors of a batch may ask for one, too.
 LEAST_TIMES: Final = 1.5
 LEAST_MORE: Final = 4
-# Where nearly all of them are of no use most of the work is; else it may be that of a few scales.
-NEARLY_ALL: Final = 0.8
+# Where so many of them are of no use most of the work is, as in the pair. Else it may be that of a
+# few scales, which are many and small.
+MOST_UNUSED: Final = 0.8
 # An agent names no more optimizers than these.
 MOST_OPTIMIZERS: Final = 8
 # What comes back of a backward pass (``benchmarks/step_costs.py``): where something below has to be
@@ -94,7 +95,7 @@ def detect(window: Window) -> Verdict:
     if trace.calls(_WITHIN) or asking(window.job, _GIVEN):
         return None
     least, most = _back(window, trace)
-    is_most = 1 - passes * tensors / brought >= NEARLY_ALL
+    is_most = 1 - passes * tensors / brought >= MOST_UNUSED
     measure = window.job.measure
     return Found(
         gain=Gain.between(BACK[0] * least if is_most else 0.0, BACK[1] * most),

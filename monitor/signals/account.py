@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from whyidle.monitor.code.callees import Calls, calls_of, reads_at
 from whyidle.monitor.code.source import called, calls, last
 from whyidle.monitor.code.trains import trains_at
+from whyidle.monitor.core.amounts import BEYOND_CHANCE
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import package_of, plays
@@ -38,8 +39,6 @@ _OF_CALLS: Final = {
     Calls.FRAMEWORK: HostClass.FRAMEWORK,
     Calls.UNCLEAR: HostClass.UNCLEAR,
 }
-# What is less beside them is setting up, and none.
-LEAST_STEPS: Final = 0.02
 # What runs on the host and is no part of a framework's own work.
 HOST_WORK: Final = frozenset({HostClass.PYTHON, HostClass.LIBRARY, HostClass.WAIT})
 
@@ -116,7 +115,7 @@ class HostAccount:
         always = summed((_phase(row), row.share) for row in self.rows if not row.due)
         most = next(iter(always or found))
         # Who does nothing else does that in steps, whatever a trainer calls it.
-        is_marked = found.get(Phase.STEP, 0.0) >= LEAST_STEPS and any(
+        is_marked = found.get(Phase.STEP, 0.0) >= BEYOND_CHANCE and any(
             row.marked and row.phase is most for row in self.rows
         )
         steps = (row for row in self.rows if row.phase is Phase.STEP)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.code.source import called, calls, dotted, functions, is_generator, text_of
+from whyidle.monitor.core.amounts import MOST_SHOWN
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.libraries.frames import is_call, plays
@@ -17,7 +18,6 @@ from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import step_samples
 
-MOST_PLACES: Final = 3
 _FETCHES: Final = re.compile(
     r".*(load|read|fetch|batch|sample|data|decode|download).*|__(next|iter|getitem|getitems)__",
     re.IGNORECASE,
@@ -63,7 +63,7 @@ def loading(job: Recorded, feeding: Feeding) -> Activity | None:
     lines += [SourceLine(*line, n / feeding.samples) for line, n in made.items()]
     share = min(1.0, share + min(1.0, sum(made.values()) / feeding.samples))
     lines.sort(key=lambda line: -line.share)
-    return Activity(job.sampled(share), tuple(map(Place.at, lines[:MOST_PLACES])))
+    return Activity(job.sampled(share), tuple(map(Place.at, lines[:MOST_SHOWN])))
 
 
 def drawing(job: Recorded) -> Activity | None:
@@ -87,7 +87,7 @@ def drawing(job: Recorded) -> Activity | None:
         if chain.user is not None and chain.user[:2] in places
     )
     share = max(0.0, share - (asleep / job.stacks.samples if job.stacks.samples else 0.0))
-    return Activity(job.sampled(share), tuple(map(Place.at, lines[:MOST_PLACES])))
+    return Activity(job.sampled(share), tuple(map(Place.at, lines[:MOST_SHOWN])))
 
 
 def one_by_one(drawn: Activity) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.code.callees import reads_at
+from whyidle.monitor.core.amounts import LEAST_SAMPLES, MOST_SHOWN, MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place, Severity
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
@@ -16,16 +17,6 @@ from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.phases import BESIDE, STOPPING, WORDS, Phase
 from whyidle.monitor.signals.window import Window
 
-# Every program does a little besides its steps: less is not worth a person's time.
-LEAST: Final = 0.05
-MOST_PLACES: Final = 3
-LEAST_OF_A_PLACE: Final = 0.01
-# Who is seen in more of the looks than this comes again and again, however long each time lasts.
-ALWAYS: Final = 0.9
-# Of the samples of the looks that it is seen in, one long time has most, many short ones few.
-DENSE: Final = 0.5
-# What came so often that one time more or less moves no range.
-MANY: Final = 20
 MARKED: Final = "marked as this by the job's own code, or its trainer"
 
 
@@ -55,8 +46,10 @@ class Taken:
         looks = seen.bit_count()
         if not account.looks or not looks:
             return None
-        is_dense = self.most * account.looks >= DENSE * looks
-        if is_dense and looks < ALWAYS * account.looks:
+        is_dense = self.most * account.looks >= MOSTLY * looks
+        # Of the looks that it is seen in, one long time has most samples, many short ones few; who
+        # is in nearly all looks comes again and again, however long each time lasts.
+        if is_dense and looks < NEARLY_ALL * account.looks:
             return (seen & ~(seen << 1)).bit_count()
         return looks
 
@@ -79,7 +72,8 @@ class Taken:
         for row in self.rows:
             sums[row.doing] = sums.get(row.doing, 0.0) + row.share
         times = self.times
-        is_seldom = times is not None and times <= min(MANY, self.account.looks // 2)
+        # What came often enough moves no range by one time more or less.
+        is_seldom = times is not None and times <= min(LEAST_SAMPLES, self.account.looks // 2)
         seldom = (("times in this window", times),) if times and is_seldom else ()
         marked = sum(row.share for row in self.rows if row.marked)
         return (
@@ -93,8 +87,8 @@ class Taken:
 
     def where(self, line_of: Callable[[HostRow], CodeLine | None]) -> tuple[Place, ...]:
         """Return the lines that answer for the rows, with their shares, the largest first."""
-        most = by_line(self.rows, line_of)[:MOST_PLACES]
-        return tuple(place for place in most if (place.share or 0.0) >= LEAST_OF_A_PLACE)
+        most = by_line(self.rows, line_of)[:MOST_SHOWN]
+        return tuple(place for place in most if (place.share or 0.0) >= Severity.LOW.least)
 
 
 def taken(account: HostAccount, rows: Iterable[HostRow], *, is_sure: bool = False) -> Taken:
@@ -130,7 +124,7 @@ def _begins(row: HostRow) -> tuple[str, str] | None:
 def found(window: Window, some: Taken, left: float) -> Found | None:
     """Return the finding about a phase; ``None``: it takes too little."""
     gain = some.gain(window, left)
-    if some.least < LEAST or gain.high < LEAST:
+    if some.least < Severity.MEDIUM.least or gain.high < Severity.MEDIUM.least:
         return None
     phase = some.rows[0].phase
     times = some.times

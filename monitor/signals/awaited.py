@@ -16,6 +16,7 @@ from whyidle.monitor.code.callees import reads_at
 from whyidle.monitor.code.source import called, calls, last, line_of
 from whyidle.monitor.code.trains import trains_around
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.libraries.frames import plays
@@ -65,15 +66,11 @@ _OF_DEVICE: Final = frozenset({HostClass.READ, HostClass.FRAMEWORK, HostClass.PU
 
 # Who waits so has nothing to do, whatever else runs: somebody outside of the job gives the word.
 NOTHING_TO_DO: Final = frozenset({Awaited.CLIENTS, Awaited.SIGNAL, Awaited.PERSON})
-# Of samples of a thread that waits, the few in which it polls.
-WAITS: Final = 0.9
 # Agents, and threads that poll, take some (eight jobs that hung: 0.002 to 0.015 cores).
 LEAST_CORES: Final = 0.05
 LEAST_BYTES: Final = 100e3
-LEAST_SHARE: Final = 0.02
 # An idle H100 draws a tenth of its limit, one that trains more than half; one that only polls for
 # others was not measured, and cannot draw much while it touches no memory.
-BUSY: Final = 0.9
 IDLE_POWER: Final = 0.4
 _DISK: Final = (m.JOB_DISK_READ, m.JOB_DISK_WRITE)
 _NETWORK: Final = (m.JOB_NET_RX, m.JOB_NET_TX)
@@ -172,18 +169,18 @@ def works(still: Standstill) -> bool:
     means = still.means
     if any(means.get(metric, 0.0) >= LEAST_BYTES for metric in _DISK):
         return True
-    if means.get(m.JOB_COMPILE, 0.0) >= LEAST_SHARE:
+    if means.get(m.JOB_COMPILE, 0.0) >= BEYOND_CHANCE:
         return True
     active = (gpu.get(m.GPU_SM_ACTIVITY, gpu.get(m.GPU_UTILISATION, 0.0)) for gpu in still.gpus)
     polls = [_only_polls(gpu) for gpu in still.gpus]
-    if any(x >= LEAST_SHARE and not only for x, only in zip(active, polls, strict=True)):
+    if any(x >= BEYOND_CHANCE and not only for x, only in zip(active, polls, strict=True)):
         return True
     if any(polls):
         # The thread that waits for such a GPU may poll as well.
         return False
     cores = means.get(m.JOB_CPU)
     own = 0.0 if cores is None else cores - means.get(m.JOB_AGENT_CPU, 0.0)
-    waits = all(each.waits is None or each.waits >= WAITS for each in still.stands)
+    waits = all(each.waits is None or each.waits >= NEARLY_ALL for each in still.stands)
     known = cores is not None or all(each.waits is not None for each in still.stands)
     return own >= LEAST_CORES or not waits or not known
 
@@ -199,8 +196,8 @@ def _only_polls(gpu: Mapping[Metric, float]) -> bool:
     if power is None or not limit or m.GPU_MEMORY_BANDWIDTH not in gpu:
         return False
     works = max(gpu[m.GPU_MEMORY_BANDWIDTH], gpu.get(m.GPU_TENSOR_ACTIVITY, 0.0))
-    busy = gpu.get(m.GPU_UTILISATION, 0.0) >= BUSY
-    return busy and works < LEAST_SHARE and power < IDLE_POWER * limit
+    busy = gpu.get(m.GPU_UTILISATION, 0.0) >= NEARLY_ALL
+    return busy and works < BEYOND_CHANCE and power < IDLE_POWER * limit
 
 
 def may_be_coming(still: Standstill, what: Awaited) -> bool:

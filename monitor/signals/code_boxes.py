@@ -8,17 +8,15 @@ from hashlib import blake2b
 from pathlib import PurePath
 from typing import Final
 
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import CodeLine, summed
 from whyidle.monitor.signals.account import HostAccount, HostRow
+from whyidle.monitor.signals.limits import MOST_FRAMES
 
 # Smaller boxes, or more of them, cannot be seen, and cost time.
-LEAST_BOX: Final = 0.004
 MOST_BOXES: Final = 250
-# No agent sends deeper chains; a store may hold anything.
-MOST_DEPTH: Final = 30
-# A box whose time is mostly of one class has its colour.
-MOSTLY: Final = 0.9
+LEAST_BOX: Final = 1 / MOST_BOXES
 NO_CODE: Final = "none of your lines"
 RARER: Final = "rarer lines"
 ROOT: Final = "main thread"
@@ -90,8 +88,8 @@ def _ways(account: HostAccount) -> Iterator[tuple[tuple[CodeLine, ...], HostRow]
         for place, line in enumerate(row.frames[:-1]):
             outer.setdefault(line, row.frames[place + 1 :])
     for row in account.rows:
-        frames = row.frames[:MOST_DEPTH]
-        while frames and len(frames) < MOST_DEPTH:
+        frames = row.frames[:MOST_FRAMES]
+        while frames and len(frames) < MOST_FRAMES:
             more = tuple(line for line in outer.get(frames[-1], ()) if line not in frames)
             if not more:
                 break
@@ -137,7 +135,7 @@ def _drawn(branch: _Branch, parent: str, account: HostAccount, least: float) -> 
 
 def _mostly(doing: Mapping[HostClass, float]) -> HostClass | None:
     first = max(doing, key=lambda each: doing[each])
-    return first if doing[first] >= MOSTLY * sum(doing.values()) else None
+    return first if doing[first] >= NEARLY_ALL * sum(doing.values()) else None
 
 
 def _key(*parts: str) -> str:

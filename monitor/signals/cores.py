@@ -12,13 +12,14 @@ from enum import StrEnum
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.runs.stacks import summed
 from whyidle.monitor.signals.recorded import Recorded
 
 # Less than this is left on cores that are full, as sampled once a second.
-FULL: Final = 0.90
+FULL: Final = NEARLY_ALL
 # Neighbours that take a quarter of the cores, with nothing left, take them from threads that
 # compute for a main thread, which itself waits for those and not for a core.
 LEAST_TAKEN: Final = 0.25

@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
 
+from whyidle.monitor.core.amounts import LEAST_POINTS, MOSTLY
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.runs.stacks import StackSamples, summed
 from whyidle.monitor.store import Point
 
 # Of 28 jobs that were watched, the healthy ones moved by 7% at most.
 LEAST_RISE: Final = 1.15
-# Of all pairs of seconds, so many more must rise than fall: noise rises as often as it falls.
-LEAST_ORDER: Final = 0.5
-# Thirds of fewer points have no median to speak of.
-LEAST_POINTS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class Drift:
     @property
     def rises(self) -> bool:
         """Whether steps take longer and longer."""
-        return self.late_s >= LEAST_RISE * self.early_s and self.order >= LEAST_ORDER
+        return self.late_s >= LEAST_RISE * self.early_s and self.order >= MOSTLY
 
 
 def drift_of(

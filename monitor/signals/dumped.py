@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine
+from whyidle.monitor.signals.limits import MOST_FRAMES
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.standstill import Collective, Stand, Standstill
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.sources.flight_recorder import Dump
 
 RECORDER: Final = "flight recorder"
-MOST_FRAMES: Final = 20
 # Of a dump without stacks.
 _NOWHERE: Final = "/torch/distributed/distributed_c10d.py"
 

@@ -23,18 +23,14 @@ from whyidle.monitor.code.flow import Flows, flows_at
 from whyidle.monitor.code.source import calls, dotted, imports, last
 from whyidle.monitor.code.statements import Flow
 from whyidle.monitor.code.trains import trains_at
-from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.amounts import MOSTLY
+from whyidle.monitor.core.finding import Place, Severity
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
 
 # What is neither the host's own work nor a step's.
 _NO_STEP: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK}
-# Of the framework's time a line of the steps has at least so much; who makes batches has less than
-# so much, to put them together.
-_LEAST_OF_STEPS, _MOST_OF_STEPS = 0.05, 0.5
-# A smaller part of the time than this is not worth a person's.
-LEAST: Final = 0.05
 _PASSES: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.UNCLEAR})
 # Methods that hand what they are given to what works with it: a schedule, a game, another thread.
 _HANDS_ON: Final = frozenset({"put", "put_nowait", "send", "step"})
@@ -107,7 +103,7 @@ class Feeding:
         if line not in self._known:
             mine = self._seen.get(line[:2], _Line(""))
             works = mine.host > mine.steps and not mine.leads_to_learning
-            works = works and mine.steps <= _MOST_OF_STEPS * self._of_steps
+            works = works and mine.steps <= MOSTLY * self._of_steps
             self._known[line] = works and self._flows_into_steps(line)
         return self._known[line]
 
@@ -136,7 +132,7 @@ class Feeding:
         """Tell whether a line runs what a step runs, too: an agent plays with what it learns."""
         if line[:2] not in self._seen or not self._is_step(line.file, other):
             return False
-        least = _LEAST_OF_STEPS * self._of_steps
+        least = Severity.MEDIUM.least * self._of_steps
         theirs = [each.beneath for each in _at(self._seen, line.file, other)]
         return any(
             steps >= least and any(beneath.get(each) for beneath in theirs)
@@ -145,7 +141,7 @@ class Feeding:
 
     def _is_step(self, file: str, flow: Flow) -> bool:
         host, steps = self._spent(file, flow)
-        return steps > host and steps >= _LEAST_OF_STEPS * self._of_steps
+        return steps > host and steps >= Severity.MEDIUM.least * self._of_steps
 
     def _may_be_framework(self, file: str, flow: Flow) -> bool:
         host, steps = self._spent(file, flow)
@@ -174,7 +170,11 @@ def idle_pass(account: HostAccount) -> IdlePass | None:
     seen = _seen(account.rows)
     found = []
     for (file, number), line in seen.items():
-        if line.passes < LEAST or line.elsewhere > line.passes or _trains((file, number), seen):
+        if (
+            line.passes < Severity.MEDIUM.least
+            or line.elsewhere > line.passes
+            or _trains((file, number), seen)
+        ):
             continue
         flows = flows_at(file, number)
         flow = None if flows is None else flows.at(number)

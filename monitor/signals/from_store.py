@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_MINUTE_S, AGAIN, LEAST_POINTS, MOSTLY
 from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import JULIA
@@ -32,25 +33,14 @@ from whyidle.monitor.runs.summary import (
 )
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.drift import drift_of
+from whyidle.monitor.signals.limits import MOST_EVENTS, MOST_PROCESSES, NEWEST, POINTS
 from whyidle.monitor.signals.ranks import ranks_of
 from whyidle.monitor.signals.recorded import Facts, GpuUser, Helper, Recorded, SeenGpu, Trend
-from whyidle.monitor.signals.standstill import FRAMEWORK, MOST_FACTS, standstill_of, stopped_of
+from whyidle.monitor.signals.standstill import FRAMEWORK, standstill_of, stopped_of
 from whyidle.monitor.store import Gpu, Point, Reader, Run, Totals
 
-# Of each series; what a roll-up holds is read whatever the length of the run.
-POINTS: Final = 200
 # After the first step has been seen a job still fills its queues.
 SETTLING_MS: Final = 2000
-# A second of which so much is spent compiling is no training.
-COMPILING: Final = 0.3
-# And while it starts, a Julia job collects less than so much of what it does later.
-COLLECTING: Final = 0.5
-# Never more of the window than this is warming up.
-MOST_WARM: Final = 0.5
-# In a longer window some seconds more or less of warming up do not count.
-SHORT_S: Final = 120.0
-# Rates whose last seconds all lie within it.
-LEAST_KNOWN: Final = 3
 # Where steps take longer, values cover more than the usual seconds.
 LONG_STEP_S: Final = 3.0
 # What rules ask of a GPU: a live look is paid for in each recording.
@@ -76,26 +66,18 @@ OF_GPUS: Final = (
     m.GPU_THROTTLED_HARDWARE_HEAT,
     m.GPU_THROTTLED_BRAKE,
 )
-# GPUs are many, and only their means are asked for; of the link, which rests between two copies,
-# the best that it was seen at.
-GPU_POINTS: Final = 40
+# Of the link, which rests between two copies, the best that it was seen at.
 OF_LINKS: Final = (m.GPU_PCIE_GENERATION, m.GPU_PCIE_WIDTH)
 # And whether it has more and more to do.
 OF_RISES: Final = (m.GPU_PCIE_RX,)
 # Of the processes on them: the newest.
 OF_USERS: Final = (m.PROCESS_GPU_MEMORY, m.PROCESS_SM_SHARE)
-MOST_USERS: Final = 64
 # What a trace is held against; a tick tells of the second before it.
 OF_WORK: Final = (m.GPU_UTILISATION, m.GPU_ENGINE_ACTIVITY, m.GPU_SM_ACTIVITY)
 TICK_MS: Final = 1000
 MOSTLY_MS: Final = 300
 # What the monitor takes itself.
 OF_OURSELVES: Final = (m.SELF_CPU, m.SELF_RSS)
-MOST_EVENTS: Final = 500
-# Of stack samples, ten seconds each, the newest.
-MOST_STACKS: Final = 600
-# Of processes, to say what they read from.
-MOST_READERS: Final = 12
 TRENDS: Final = (
     m.JOB_RSS,
     m.PROCESS_RSS,
@@ -106,10 +88,7 @@ TRENDS: Final = (
 RANGES: Final = (m.PROCESS_POOL_USED, m.PROCESS_POOL_SPLIT, m.PROCESS_ALLOC_OOMS)
 # What is asked for as it stands at the end; a probe that is due seldom spoke within this time.
 LASTS: Final = (m.JOB_RSS, m.HOST_MEMORY_AVAILABLE, m.JOB_MEMORY_USED, m.JOB_OOM_KILLS)
-LAST_MS: Final = 60_000
-LAST_POINTS: Final = 120
-# A trend needs this many points to say whether it levels out.
-LEAST_POINTS: Final = 8
+LAST_MS: Final = round(1000 * A_MINUTE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +126,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     found.read(Scope.PROCESS, () if who is None else subjects(reader, run, who))
     ourselves = reader.means(OF_OURSELVES, [run.id], steady.start_ms, steady.end_ms, POINTS)
     # Such events come every ten seconds: of a short span no more are read.
-    most = min(MOST_STACKS, 20 + int(span.seconds / 5))
+    most = min(MOST_EVENTS, 20 + int(span.seconds / 5))
     compiles = event_data(reader, run, (COMPILED, COMPILES), who, span.start_ms, most=most)
     since = steady.start_ms + HALF_OF_LOOKS_MS
     kept = event_data(reader, run, (STACKS,), who, since, most=most)
@@ -231,7 +210,7 @@ def _read_from(
 ) -> dict[str, int]:
     """Return what threads that waited read from, in any process of the job."""
     found: Counter[str] = Counter()
-    for each in in_order(run)[:MOST_READERS]:
+    for each in in_order(run)[:MOST_PROCESSES]:
         kinds = (STACKS, THREADS, SHORT_LIVED) if each == who else (STACKS,)
         for data in event_data(reader, run, kinds, each, span.start_ms, most=most):
             found.update(data.get("reads") or {})
@@ -253,16 +232,17 @@ def _steady(reader: Reader, run: Run, who: Watched | None, span: Span) -> Span:
         first = (_collected if is_julia else _compiled)(reader, run, span)
     if first is None:
         return span
-    latest = span.start_ms + int((span.end_ms - span.start_ms) * MOST_WARM)
+    latest = span.start_ms + int((span.end_ms - span.start_ms) * MOSTLY)
     return Span(min(max(first + SETTLING_MS, span.start_ms), latest), span.end_ms)
 
 
 def _compiled(reader: Reader, run: Run, span: Span) -> int | None:
     """Return when a job whose steps are not counted had compiled what it needs."""
     points = _series(reader, m.JOB_COMPILE, (run.id,), span)
-    latest = span.start_ms + MOST_WARM * 1000 * span.seconds
+    latest = span.start_ms + MOSTLY * 1000 * span.seconds
     early = [p for p in points if p.ts_ms < latest]
-    busy = [end for _, end, share in rolling.since_the_last(early) if share > COMPILING]
+    # A second that is mostly spent compiling is no training.
+    busy = [end for _, end, share in rolling.since_the_last(early) if share > MOSTLY]
     known = [point.ts_ms for point in early if point.mean is not None]
     if not busy and known and early[0].mean is None:
         # Small programs compile in no time, and start all the same: until then nothing shows it.
@@ -280,7 +260,8 @@ def _collected(reader: Reader, run: Run, span: Span) -> int | None:
     usual = statistics.median(share for _, share in shares) if shares else 0.0
     if usual <= 0:
         return None
-    first = next(at for at, share in shares if share >= COLLECTING * usual)
+    # While it starts, a Julia job collects less than it does later.
+    first = next(at for at, share in shares if share >= MOSTLY * usual)
     return None if first == shares[0][0] else first
 
 
@@ -322,14 +303,14 @@ class _Reading:
         """Take out of the means what values of the last seconds have of the time before."""
         is_cut = self._whole.start_ms < self._span.start_ms
         slow = self.means.get(m.JOB_STEP_P50, 0.0) > LONG_STEP_S
-        if not is_cut or slow or self._whole.seconds > SHORT_S:
+        if not is_cut or slow:
             return
         for metric in (x for x in m.STEPS if x.scope is scope and self.means.get(x)):
             # A rate is known anew after each pause: how far back one reaches is not.
             within = self._span.start_ms + rolling.REACH_MS
             points = _series(self._reader, metric, whose, self._span)
             known = [p.mean for p in points if p.mean is not None and p.ts_ms >= within]
-            if len(known) >= LEAST_KNOWN:
+            if len(known) >= AGAIN:
                 self.means[metric] = statistics.fmean(known)
         for metric in (x for x in m.IN_LEAPS if x.scope is scope and self.means.get(x)):
             points = _series(self._reader, metric, whose, self._whole)
@@ -341,7 +322,7 @@ class _Reading:
 def _lasts(reader: Reader, metric: Metric, whose: Sequence[int], span: Span) -> dict[int, float]:
     """Return the newest value of each, where it is known of the last of the span."""
     start = max(span.start_ms, span.end_ms - LAST_MS)
-    found = reader.series(metric, list(whose), start, span.end_ms, LAST_POINTS)
+    found = reader.series(metric, list(whose), start, span.end_ms, POINTS)
     return {
         subject: point.mean
         for subject, points in found.items()
@@ -382,7 +363,7 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     used = m.GPU_MEMORY_USED
     rises: dict[int, dict[Metric, float]] = {}
     for metric in OF_RISES:
-        series = reader.series(metric, ours, span.start_ms, span.end_ms, GPU_POINTS)
+        series = reader.series(metric, ours, span.start_ms, span.end_ms, POINTS)
         for gpu_id, points in series.items():
             # By how much the second half is higher than the first.
             known = [point.mean for point in points if point.mean is not None]
@@ -413,7 +394,7 @@ def _totals(
     reader: Reader, metrics: Sequence[Metric], whose: Sequence[int], span: Span
 ) -> dict[int, dict[Metric, Totals]]:
     """Return the totals of each: raw rows lie by their time, so that one pass serves all."""
-    return reader.totals(metrics, whose, span.start_ms, span.end_ms, GPU_POINTS) if whose else {}
+    return reader.totals(metrics, whose, span.start_ms, span.end_ms, POINTS) if whose else {}
 
 
 def counted_then(
@@ -434,7 +415,7 @@ def counted_then(
 
 def _users(reader: Reader, run: Run, span: Span, gpus: Sequence[int]) -> dict[int, list[GpuUser]]:
     """Return the processes on each GPU; those of the job are the ones whose memory is read."""
-    pairs = [pair for pair in reader.gpu_processes(run.id) if pair.gpu in gpus][-MOST_USERS:]
+    pairs = [pair for pair in reader.gpu_processes(run.id) if pair.gpu in gpus][-MOST_PROCESSES:]
     known = {process.id: process for process in reader.processes(run.id)} if pairs else {}
     used = _totals(reader, OF_USERS, [pair.id for pair in pairs], span)
     whole = _totals(reader, (m.GPU_UTILISATION,), gpus if pairs else (), span)
@@ -465,7 +446,7 @@ def _facts(reader: Reader, run: Run, who: Watched | None) -> dict[str, Facts]:
     if who is None:
         return {}
     found: dict[str, Facts] = dict(who.frameworks)
-    for data in event_data(reader, run, (FRAMEWORK,), who, most=MOST_FACTS):
+    for data in event_data(reader, run, (FRAMEWORK,), who, most=NEWEST):
         facts: Any = data.get("facts")
         if isinstance(facts, dict):
             # A job that ends takes things away one by one, and says less with each.

@@ -10,12 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.amounts import LEAST_POINTS
 from whyidle.monitor.core.ranks import Arrivals, Floats, Ranks, Who, judge
-from whyidle.monitor.signals.ranks import FEW, LEAST_LOOKS, RankAccount
+from whyidle.monitor.signals.ranks import FEW, RankAccount
 
-# A share of fewer samples is hardly one.
-SAMPLES_OF_ONE: Final = 8
-MANY: Final = 12
 # A stretch stands for a step, of any length.
 _WHOLE: Final = 1e9
 
@@ -26,7 +24,7 @@ def compared(accounts: Sequence[RankAccount], *, ahead: bool) -> Ranks:
     ``ahead``: hosts work ahead of their devices, so that what launches may be a wait, too.
     """
     stretches = _stretches([_looks(each) for each in accounts])
-    if len(stretches) < LEAST_LOOKS:
+    if len(stretches) < LEAST_POINTS:
         return Ranks(reason=FEW)
     waits, launches, own = np.moveaxis(stretches / stretches.sum(axis=2, keepdims=True), 2, 0)
     works = own if ahead else own + launches
@@ -44,7 +42,7 @@ def _stretches(looks: Sequence[Floats]) -> Floats:
     # The last ones: ranks are entered one after the other, and left together.
     found = np.stack([each[-seconds:] for each in looks], axis=1)
     seldom = found.sum(axis=2).mean(axis=0).min()
-    length = int(min(np.ceil(SAMPLES_OF_ONE / max(seldom, 0.1)), max(1, seconds // MANY)))
+    length = int(min(np.ceil(LEAST_POINTS / max(seldom, 0.1)), max(1, seconds // LEAST_POINTS)))
     whole = seconds // length * length
     sums: Floats = found[-whole:].reshape(-1, length, len(looks), 3).sum(axis=1)
     seen: Floats = sums[(sums.sum(axis=2) > 0).all(axis=1)]

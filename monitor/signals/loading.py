@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.amounts import LEAST_SAMPLES, MOSTLY
+from whyidle.monitor.core.finding import Place, Severity
 from whyidle.monitor.libraries.frames import kind_of, plays
 from whyidle.monitor.libraries.table import Kind, Role
 from whyidle.monitor.libraries.users import is_users
@@ -24,14 +25,6 @@ from whyidle.monitor.signals.sampling import error_of, start_up
 
 # A cause that explains less of the loading is not what a person should look at first.
 LEAST_OF_LOADING: Final = 1 / 3
-# Others that load do little else.
-MOSTLY: Final = 0.5
-# A line with less of it is not shown.
-LEAST_SHOWN: Final = 0.01
-# Who waits less for what goes into the steps has it in time.
-LEAST_FED: Final = 0.05
-# Of one thread, to say how much of its time it works.
-LEAST_LOOKS: Final = 20
 
 
 class Loader(StrEnum):
@@ -76,7 +69,7 @@ class Loading:
         """What takes most of it, where the samples are enough to say so."""
         kinds = {row.kind for row in self.rows if row.kind is not None}
         most = max(kinds, key=self.share, default=None)
-        if most is None or self.samples < LEAST_LOOKS:
+        if most is None or self.samples < LEAST_SAMPLES:
             return None
         share = self.share(most)
         is_most = share - self.error(share) >= LEAST_OF_LOADING and share > self.share(None)
@@ -86,7 +79,7 @@ class Loading:
         """Return the user's lines of one kind with their shares, the largest first."""
         mine = (row for row in self.rows if row.kind is kind and is_users(row.line.file))
         shares = summed((row.line, row.share) for row in mine)
-        return tuple(Place(*line, n) for line, n in shares.items() if n >= LEAST_SHOWN)
+        return tuple(Place(*line, n) for line, n in shares.items() if n >= Severity.LOW.least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +146,7 @@ def busy_workers(job: Recorded) -> tuple[Busy, ...]:
         pool = _Pool(Loader.WORKERS)
         pool.take(helper.stacks)
         looks = pool.works + pool.idles
-        if looks >= LEAST_LOOKS and pool.at_loaders >= MOSTLY * looks:
+        if looks >= LEAST_SAMPLES and pool.at_loaders >= MOSTLY * looks:
             share = pool.works / looks
             loading = pool.result() if pool.works else None
             found.append(Busy(share, error_of(share, looks, is_rare=True), loading))
@@ -180,7 +173,7 @@ class _Pool:
     @property
     def is_fed(self) -> bool:
         """Whether it waits for what others make for the steps, and who is not asked by name."""
-        return self._fed >= LEAST_FED * (self.all + self.locked) > 0
+        return self._fed >= Severity.MEDIUM.least * (self.all + self.locked) > 0
 
     def take(
         self,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Framework, Place
+from whyidle.monitor.core.amounts import LEAST_POINTS, LITTLE, MOST_SHOWN, MOSTLY, NEARLY_ALL
+from whyidle.monitor.core.finding import Evidence, Fix, Framework, Place, Severity
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.loading import Loader, Loading
@@ -16,16 +17,10 @@ from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
-# A worker that all wait for works nearly all of the time, and the others at most half as much.
-LATE, LATE_BEFORE = 0.8, 0.5
-# Kinds that are named beside the largest.
-MOST_KINDS: Final = 3
-LEAST_NAMED: Final = 0.10
 # Lines of the loading that stand before the one that waits for it.
-MOST_LINES: Final = 2
+MOST_LINES: Final = MOST_SHOWN - 1
 # Who reads from these waits for another process, not for storage.
 NO_STORAGE: Final = frozenset({"socket", "pipe", "anon_inode"})
-LEAST_READS: Final = 5
 # File systems that are slow for many small files, whatever is behind them.
 SLOW: Final = {
     r"nfs\d*": "NFS",
@@ -37,9 +32,6 @@ SLOW: Final = {
 TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
 # Several of them at once take as long as one.
 OVERLAPS: Final = TAKES_NO_CORE | {LoadKind.WAIT}
-# A worker takes one; beside steps that filled both of two cores, with samples prepared in the main
-# thread, two of them made the job 0.76 times as fast, and samples that were kept 1.5 times.
-LEAST_FREE: Final = 0.5
 SLOW_WORKER: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
         "Give each worker a like share: shuffle samples, not files, and split the slow shard. A"
@@ -88,7 +80,7 @@ def _late_worker(window: Window) -> Cause | None:
     if len(workers) < 2 or len(loaders) != 1 or len(workers) > loaders[0]:
         return None
     late, others = workers[0], workers[1:]
-    if late.share < LATE or any(x.share + x.error > LATE_BEFORE * late.share for x in others):
+    if late.share < NEARLY_ALL or any(x.share + x.error > MOSTLY * late.share for x in others):
         return None
     mean = sum(each.share for each in workers) / len(workers)
     loading = late.loading
@@ -120,7 +112,7 @@ def _are_too_few(window: Window) -> bool:
     workers, cores, count = window.loader_workers, window.core_account, sum(with_workers(window))
     if cores is None or not 0 < len(workers) <= count:
         return False
-    is_busy = all(each.share - each.error / 2 >= LATE for each in workers)
+    is_busy = all(each.share - each.error / 2 >= NEARLY_ALL for each in workers)
     return is_busy and count < cores.cores - 1 and cores.runs[Runner.FREE] >= 1.0
 
 
@@ -166,7 +158,9 @@ def _largest(window: Window) -> Cause | None:
                 evidence.append(Evidence("persistent_workers", str(stays), "", "agent"))
     # A worker needs a core that the steps do not compute on.
     cores = window.core_account
-    room = window.device != "cpu" or cores is None or cores.runs[Runner.FREE] >= LEAST_FREE
+    # A worker takes a core; beside steps that filled both of two, with samples prepared in the main
+    # thread, two workers made the job 0.76 times as fast, and samples that were kept 1.5 times.
+    room = window.device != "cpu" or cores is None or cores.runs[Runner.FREE] >= MOSTLY
     return Cause(
         title,
         tuple(evidence),
@@ -200,16 +194,16 @@ def _place(window: Window) -> str:
     """Return what most of the samples read from that waited in a read; empty: too few did."""
     found = {k: n for k, n in window.job.read_from.items() if k not in NO_STORAGE}
     place, whole = max(found, key=lambda each: found[each], default=""), sum(found.values())
-    return place if whole >= LEAST_READS and 2 * found[place] > whole else ""
+    return place if whole >= LEAST_POINTS and 2 * found[place] > whole else ""
 
 
 def _kinds(window: Window, loading: Loading) -> Sequence[Evidence]:
     shares = {kind: loading.share(kind) for kind in LoadKind}
-    most = sorted(shares, key=lambda kind: -shares[kind])[:MOST_KINDS]
+    most = sorted(shares, key=lambda kind: -shares[kind])[:MOST_SHOWN]
     return [
         _share(window, f"loading spends on {LOAD_LOOKS[kind].words}", shares[kind])
         for n, kind in enumerate(most)
-        if shares[kind] >= (LEAST_NAMED if n else 0.01)
+        if shares[kind] >= (LITTLE if n else Severity.LOW.least)
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from whyidle.monitor.code.callees import Calls, calls_of
 from whyidle.monitor.code.source import called, computes
+from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.libraries.frames import is_call, package_of, plays
 from whyidle.monitor.libraries.table import DEVICE_PACKAGES, Role
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts
@@ -25,8 +26,6 @@ _USES: Final = re.compile(
     r"(?!_*(?:load|fetch|read|get|collate|decode|download|tokeni[sz]|augment|preprocess|prepare"
     r"|transform))(?:.*_)?(?:train(?:ing)?|step|update|eval(?:uate)?|loss|fit|main)(?:_.*|[A-Z].*)?"
 )
-# Of a line that reads, so much on a disk says that what it reads is in no cache.
-LEAST_BLOCKED: Final = 0.2
 _OF_LEAVES_ONLY: Final = frozenset({LoadKind.START, LoadKind.HAND_OVER})
 
 
@@ -46,7 +45,7 @@ def divided(
         or begins_workers(chain)
     ):
         yield LoadKind.START, False, counts.samples
-    elif blocked >= LEAST_BLOCKED * counts.samples and is_call(Role.DISK_ALONE, names):
+    elif blocked >= LITTLE * counts.samples and is_call(Role.DISK_ALONE, names):
         # It copies what it has just waited for.
         yield LoadKind.STORAGE, False, counts.samples
     elif not counts.known and plays(Role.IDLE, leaf):

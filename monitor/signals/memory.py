@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Need
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import Chain
 from whyidle.monitor.signals.window import Window
 
-# From here on memory limits what a job can do.
-NEAR: Final = 0.8
+# Bytes; the kernels that jobs run on have pages of this size (`getconf PAGESIZE`).
 PAGE: Final = 4096
 # To map and clear a page, to fetch it into the caches, and to give it back: 0.8 us on a machine of
 # its own; in a virtual one, where each page is looked up twice, 1.3 to 2 us
@@ -40,7 +40,7 @@ class DeviceMemory:
     @property
     def is_near(self) -> bool:
         """Whether it is nearly full."""
-        return self.peak >= NEAR * self.limit
+        return self.peak >= NEARLY_ALL * self.limit
 
     @property
     def is_tight(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from whyidle.monitor.code.loops import loops_over_data
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import AGAIN
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.signals.account import HOST_WORK
@@ -34,7 +35,8 @@ LEAST_BESIDE_S: Final = 1e-6
 # and of an optimizer for one parameter: as many as Adam's, where it takes them one by one.
 PER_NODE: Final = 3
 PER_PARAMETER: Final = 8
-# Some of it is always work.
+# Some of it is always work. Of 0.9 to 0.99 this comes nearest to what came back of the pairs of
+# eager_launch_bound and tiny_work (``benchmarks/accuracy.py``).
 MOST: Final = 0.95
 _BESIDE: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK, HostClass.COMPILE}
 # In what is called there the host works, if the source does not say whose the call is.
@@ -51,8 +53,6 @@ PARAMETER: Final = r"torch::autograd::AccumulateGrad"
 # The gradient of a table of embeddings, where it is dense.
 TABLE_GRADIENT: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
 _ONCE_A_STEP: Final = r"Optimizer\.(step|zero_grad)#.*"
-# A model that is called twice or less in a step may have two inputs, or a metric of its own.
-MIN_CALLS: Final = 3.0
 # Of operators as a trace counts them, with those of the gradient: of calls with 9 to 32 the step
 # took 1.4 to 2.9 times as long compiled, with 54 as long, with 99 it took 0.6 of it
 # (``called_for_little`` in ``benchmarks/step_costs.py``).
@@ -175,7 +175,7 @@ def small_calls(window: Window, trace: Traced) -> SmallCalls | None:
     inside = [(row, [x for x in row.frames if x.function == "forward"]) for row in rows]
     whole = sum(row.share for row, frames in inside if frames)
     looping = sum(row.share for row, frames in inside if any(map(loops_over_data, frames)))
-    if calls < MIN_CALLS or 2 * looping > whole > 0:
+    if calls < AGAIN or 2 * looping > whole > 0:
         return None
     operators = sum(device["kernels"] for device in trace.devices) / steps / calls
     if operators > MAX_OPERATORS:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from whyidle.monitor.core.amounts import LEAST_SAMPLES, NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Fix, Place
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
@@ -57,8 +58,6 @@ _LATE: Final = (
 
 
 _AGENT: Final = "<_whyidle_agent"
-LEAST_LOOKS: Final = 20
-ALWAYS: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ def in_python(window: Window) -> tuple[float, float] | None:
     chains = window.job.threads.chains.items()
     ours = [n.samples for chain, n in chains if chain.leaf and chain.leaf.file.startswith(_AGENT)]
     looks = max(ours, default=0.0)
-    if looks < LEAST_LOOKS:
+    if looks < LEAST_SAMPLES:
         return None
     others = (n for chain, n in chains if chain.leaf and not plays(Role.ASIDE, chain.leaf))
     ran = sum(n.samples - n.waited - n.locked for n in others)
@@ -115,7 +114,7 @@ def in_python(window: Window) -> tuple[float, float] | None:
     error = error_of(share, looks, is_rare=True)
     # What is made ahead costs nothing as long as it keeps up.
     is_ahead = all(stages[-1].get("stage") == "Prefetch" for stages in mine)
-    return (share, error) if not is_ahead or share - error >= ALWAYS else None
+    return (share, error) if not is_ahead or share - error >= NEARLY_ALL else None
 
 
 def _has_python(stages: Sequence[Mapping[str, Any]]) -> bool:

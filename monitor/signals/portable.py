@@ -35,6 +35,7 @@ _OF_A_TRACE: Final = (
     "launching", "copies", "collectives", "calls", "where", "top_kernels", "top_operators",
     "hlo_modules", "missing", "warnings",
 )  # fmt: skip
+# A recorded window stays small enough to lie in a repository: some hundred kilobytes.
 LONGEST_LIST: Final = 60
 # The calls that are made once in a step come last in theirs.
 LONGEST_OF: Final = {"calls": 120}

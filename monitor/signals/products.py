@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.signals.window import Window
 
 DOUBLE: Final = ("f64", "c128")
 _FLOATING: Final = re.compile(r"b?f\d+.*|c\d+")
-# What does less of the largest one's work hardly decides how long a step takes.
-SMALL: Final = 0.1
 
 
 class Doubles(NamedTuple):
@@ -44,7 +43,7 @@ def doubles(window: Window) -> Doubles | None:
     if not all(work):
         work = [float(sum(program["products"].values())) for program, _ in rows]
     parts = [part for _, part in rows]
-    main = [part for part, each in zip(parts, work, strict=True) if each >= SMALL * max(work)]
+    main = [part for part, each in zip(parts, work, strict=True) if each >= LITTLE * max(work)]
     share = sum(map(operator.mul, parts, work)) / sum(work)
     return Doubles(min(main), share, len(main))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LEAST_POINTS
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.metrics import Scope, metrics_of
@@ -28,16 +29,10 @@ from whyidle.monitor.runs.summary import (
 )
 from whyidle.monitor.signals.account import divided
 from whyidle.monitor.signals.awaited import in_collective
+from whyidle.monitor.signals.limits import MOST_PROCESSES, NEWEST, POINTS
 from whyidle.monitor.signals.recorded import RankSeen
 from whyidle.monitor.store import Reader, Run
 
-# A machine has no more GPUs than this, and a recording samples as many.
-MOST: Final = 16
-# Of each the newest events, ten seconds each at first: what is compared is of one time.
-MOST_EVENTS: Final = 20
-POINTS: Final = 100
-# Of fewer seconds no late rank is told from chance.
-LEAST_LOOKS: Final = 8
 # What waits for a device, and with it for those that it exchanges gradients with.
 WAITS: Final = frozenset({HostClass.FRAMEWORK_WAIT, HostClass.READ})
 # Who launches work on a device may do so ahead of it, or stand in a queue that is full.
@@ -65,13 +60,13 @@ def ranks_of(reader: Reader, run: Run, start_ms: int, end_ms: int) -> tuple[Rank
     def looks(since_ms: int) -> dict[int, StackSamples]:
         return {
             rank: StackSamples.of_events(
-                event_data(reader, run, (STACKS,), who, since_ms, most=MOST_EVENTS)
+                event_data(reader, run, (STACKS,), who, since_ms, most=NEWEST)
             )
             for rank, who in first.items()
         }
 
     stacks = looks(start_ms + HALF_OF_LOOKS_MS)
-    if any(each.looks < LEAST_LOOKS for each in stacks.values()):
+    if any(each.looks < LEAST_POINTS for each in stacks.values()):
         # Of a short recording there is no more; then what starts one rank late is in it.
         stacks = looks(start_ms)
     return tuple(
@@ -82,7 +77,7 @@ def ranks_of(reader: Reader, run: Run, start_ms: int, end_ms: int) -> tuple[Rank
             reader.means(asked, subjects(reader, run, who), start_ms, end_ms, POINTS),
             _steps(who) or None,
         )
-        for rank, who in sorted(first.items())[:MOST]
+        for rank, who in sorted(first.items())[:MOST_PROCESSES]
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from whyidle.monitor.code.source import functions
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import AGAIN, LEAST_POINTS, NEARLY_ALL
 from whyidle.monitor.core.finding import MOST_LOST
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
@@ -19,15 +20,9 @@ from whyidle.monitor.signals.window import Window
 
 # The recorder's own event for so many compilations of one function, from one line, in a minute.
 STORM: Final = "retrace_storm"
-# So often is no warming up any more, also where it took longer than that minute. The compiler of
-# PyTorch makes a dimension that changed a variable with its second program, and after the eighth of
-# one function leaves it to Python for good (`recompile_limit`).
-LEAST_TIMES: Final = 10
+# The compiler of PyTorch makes a dimension that changed a variable with its second program, and
+# after the eighth of one function leaves it to Python for good (`recompile_limit`).
 LEAST_TIMES_OF: Final = {"torch": 5}
-# Where nearly all of the time goes into compiling, a few are enough of JAX's, which never gives up:
-# once, again, and once more with something else that has changed.
-LEAST_LONG: Final = 3
-MOSTLY: Final = 0.75
 # The first run of what was compiled takes longer: of 12 shapes of one step on a CPU 1.5 times as
 # long as the second (new pages, a program that is in no cache), and the search for a program and
 # the way into it a tenth of what is left.
@@ -60,13 +55,13 @@ def compiled_again(job: Recorded) -> list[Recompiled]:
     again = [
         one
         for one, times in fresh
-        if times >= LEAST_TIMES_OF.get(one.framework, LEAST_TIMES)
+        if times >= LEAST_TIMES_OF.get(one.framework, LEAST_POINTS)
         or (one.function, one.file, one.line) in storms
     ]
-    is_few = not again and share.value >= MOSTLY
+    is_few = not again and share.value >= NEARLY_ALL
     if is_few:
         of_jax = ((one, times) for one, times in fresh if one.framework == "jax" and one.reason)
-        again = [one for one, times in of_jax if times >= LEAST_LONG]
+        again = [one for one, times in of_jax if times >= AGAIN]
     # The whole recording shows which functions compile, its steady part how much.
     return [Recompiled(one, share.times(one.ns / whole), is_few) for one in again]
 

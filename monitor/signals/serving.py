@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import ROUNDING
+from whyidle.monitor.core.amounts import BEYOND_CHANCE, LEAST_POINTS, LITTLE, MOSTLY
+from whyidle.monitor.core.finding import ROUNDING, Severity
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
@@ -32,19 +33,8 @@ if TYPE_CHECKING:
 
 # What only a framework at work shows; who waits is not among it.
 AT_WORK: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.COMPILE, HostClass.PUT})
-# Of a main thread's time: less is no waiting, and so much is most of it.
-LEAST_IDLE: Final = 0.05
-MOSTLY: Final = 0.5
-# Who hands its work to others has less of the framework's than this, and they have more.
-MOST_ASIDE: Final = 0.02
-LEAST_WORK: Final = 0.05
-# Where a program trains, so much of the framework's time lies in lines that learn.
-LEAST_TRAINED: Final = 0.1
-# Fewer samples of threads say nothing; the main thread is sampled so often for each of theirs.
-LEAST_LOOKS: Final = 10
+# The main thread is sampled so often for each time that the others are.
 OF_MAIN: Final = 10
-# Other threads of a process that take so much of a core do something.
-WORKING_CORES: Final = 0.3
 # Steps of these may answer requests: they are turns of any loop, or calls of any model.
 OF_ANYTHING: Final = frozenset({"loop", "tf.function"})
 # What a thread waits for that was asked for nothing.
@@ -59,23 +49,24 @@ def judged(job: Recorded) -> Recorded:
     """Return a recording with the samples of those who work, and without their idle waits."""
     waits = _waits(job.stacks)
     idle = _share(job.stacks, waits, ORDERS)
-    answers = idle >= LEAST_IDLE or _answers(job.stacks)
+    answers = idle >= Severity.MEDIUM.least or _answers(job.stacks)
     if job.serving is not None or not answers or learns(job.stacks):
         return job
     works = _at_work(job.stacks)
     threads = _working(job.threads)
-    if idle >= MOSTLY and works <= MOST_ASIDE:
-        if threads.samples >= LEAST_LOOKS and _at_work(threads) >= LEAST_WORK:
+    # Who hands its work to others has hardly any of the framework's, and they have more.
+    if idle >= MOSTLY and works <= BEYOND_CHANCE:
+        if threads.samples >= LEAST_POINTS and _at_work(threads) >= Severity.MEDIUM.least:
             return _with(job, threads, waits, 1.0 - min(1.0, _running(job, threads)), threads=True)
         unseen = job.means.get(m.PROCESS_CPU, 0.0) - job.means.get(m.JOB_MAIN_THREAD, 0.0)
-        if not job.threads.samples and job.facts and unseen >= WORKING_CORES:
+        if not job.threads.samples and job.facts and unseen >= MOSTLY:
             return _with(job, StackSamples(), waits, None, threads=True)
-    if works <= MOST_ASIDE or steps_learn(job):
+    if works <= BEYOND_CHANCE or steps_learn(job):
         # Of a program that computes nothing it is known elsewhere what a wait costs.
         return job
     left = {chain: n * _idles(job, what, threads, waits) for chain, (what, n) in waits.items()}
     idle = sum(left.values()) / job.stacks.samples
-    if idle < LEAST_IDLE and not _answers(job.stacks):
+    if idle < Severity.MEDIUM.least and not _answers(job.stacks):
         return job
     return _with(job, _without(job.stacks, left), waits, idle, threads=False)
 
@@ -196,7 +187,7 @@ def learns(stacks: StackSamples) -> bool:
     """Tell whether what the framework does is done to learn, as far as the source says."""
     works = {chain: _framework(chain, counts) for chain, counts in stacks.chains.items()}
     learns = sum(n for chain, n in works.items() if n and any(map(trains_at, chain.frames)))
-    return learns > 0 and learns >= LEAST_TRAINED * sum(works.values())
+    return learns > 0 and learns >= LITTLE * sum(works.values())
 
 
 def steps_learn(job: Recorded) -> bool:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import AGAIN, NEARLY_ALL
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples, summed
@@ -27,23 +28,16 @@ from whyidle.monitor.runs.summary import (
     in_order,
     subjects,
 )
+from whyidle.monitor.signals.limits import MOST_EVENTS, NEWEST, POINTS
 from whyidle.monitor.store import Event, Gpu, Point, Reader, Run
 
-# Of the samples of some seconds so many are at one line; a loop that polls is at two now and then.
-SAME: Final = 0.95
-# Read first; all only where these are at one line: ten seconds each at first, later a minute.
-FEW: Final = 3
 # What frameworks say of themselves, and how often it is looked for a word of the recorder's.
 FRAMEWORK: Final = "framework"
-MOST_FACTS: Final = 20
-MOST: Final = 600
 # Older than this nothing is said of now: a late event, and the tick that brings it.
 LATEST_MS: Final = 75_000
 REACH_MS: Final = round(1000 * m.REACH_S)
 # The last samples of a job that is stopped by hand show how it stops.
 ENDING_S: Final = 5.0
-# Of a series over a run, and over the time in which it stands.
-POINTS: Final = 200
 OF_GPUS: Final = (
     m.GPU_UTILISATION,
     m.GPU_SM_ACTIVITY,
@@ -174,9 +168,9 @@ def _stand(
 ) -> tuple[Stand, int] | None:
     """Return where a main thread stands, and since when, after a moment in which it moved."""
     is_over, end_ms = run.ended_ms is not None, span[1]
-    some = _same(_events(reader, run, who, FEW), span, is_over=is_over)
-    if len(some) >= FEW - 1:
-        some = _same(_events(reader, run, who, MOST), span, is_over=is_over)
+    some = _same(_events(reader, run, who, AGAIN), span, is_over=is_over)
+    if len(some) >= AGAIN - 1:
+        some = _same(_events(reader, run, who, MOST_EVENTS), span, is_over=is_over)
     if not some:
         return None
     samples = StackSamples.of_events(event.data or {} for event in some)
@@ -196,7 +190,7 @@ def _stand(
 
 def _collective(reader: Reader, run: Run, who: Watched) -> Collective | None:
     """Return what its agent says of it now; what it cannot mean is left out."""
-    said = event_data(reader, run, (FRAMEWORK,), who, most=MOST_FACTS)
+    said = event_data(reader, run, (FRAMEWORK,), who, most=NEWEST)
     facts = ((data.get("facts") or {}) for data in said if data.get("probe") == "torch")
     last = [each["collective"] for each in facts if "collective" in each]
     if not last or not isinstance(last[-1], dict):
@@ -234,7 +228,7 @@ def _top(samples: StackSamples) -> CodeLine | None:
     shares = summed((_line(chain), counts.samples) for chain, counts in samples.chains.items())
     shares.pop(None, None)
     most = next(iter(shares), None)
-    return most if most is not None and shares[most] >= SAME * samples.samples else None
+    return most if most is not None and shares[most] >= NEARLY_ALL * samples.samples else None
 
 
 def _line(chain: Chain) -> CodeLine | None:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from whyidle.monitor.core.amounts import AGAIN, NEARLY_ALL
 from whyidle.monitor.core.contracts.trace import (
     BudgetJson,
     CallJson,
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
     from whyidle.monitor.core.ranks import Ranks
 
 # Fewer steps have no mean to speak of.
-LEAST_STEPS = 3
-# Where so much is unknown the rest is no account of the job.
-MOSTLY = 0.9
+LEAST_STEPS: Final = AGAIN
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Traced:
     def shows_work(self) -> bool:
         """Whether it has an account in which something is known, however short it is."""
         unknown = self.account["slices"].get(Slice.IDLE_UNKNOWN, 0)
-        return bool(self.total_ns) and unknown < MOSTLY * self.total_ns
+        return bool(self.total_ns) and unknown < NEARLY_ALL * self.total_ns
 
     def share(self, part: Slice) -> Measure | None:
         """Return the share of the time that a slice takes."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_WHILE_S, LITTLE
 from whyidle.monitor.core.contracts.trace import BudgetJson, MissingJson
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.slices import Slice
@@ -20,13 +21,6 @@ from whyidle.monitor.signals.blended import with_idle
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 
-# What counts cycles is exact, but the mean of minutes is another than that of a moment.
-APART: Final = 0.10
-# In a shorter time the counters may have seen another part of the job than the trace.
-LEAST_S: Final = 10.0
-# Some launches of graphs lie at the ends of a trace; some records are always lost. Beyond this
-# share the trace says nothing of how idle the device was.
-FEW: Final = 0.1
 NOTHING: Final[MissingJson] = {"graph_launches": 0, "graph_launches_shown": 0, "dropped": 0}
 NOT_IN_TRACE: Final = "by the counters of the GPU, not in the trace"
 OUTSIDE: Final = "by the counters of the GPU, outside of the trace"
@@ -68,7 +62,7 @@ def counted(job: Recorded) -> Counted | None:
         # What neighbours do is in the counters, and in no trace of the job's.
         coarse = None if m.GPU_ENGINE_ACTIVITY in gpu.means else max(0.0, most - others)
         bounds.append((None if least is None else max(0.0, least - others), coarse, most))
-    if job.seconds < LEAST_S or not bounds:
+    if job.seconds < A_WHILE_S or not bounds:
         return None
     leasts, coarses, mosts = zip(*bounds, strict=True)
     least, coarse = (None if None in some else min(some) for some in (leasts, coarses))
@@ -95,7 +89,7 @@ def believed(traces: Sequence[Traced], account: BudgetJson, job: Recorded) -> Be
         return Believed(
             with_idle(account, 1 - said.most, OUTSIDE) if is_known else account, (text,)
         )
-    if said.least is not None and works < said.least - APART:
+    if said.least is not None and works < said.least - LITTLE:
         ran_for, why = said.least, lacks or list(_others(traces, works))
     elif said.coarse is None or works >= said.coarse - CHANGED:
         return Believed(account)
@@ -125,12 +119,13 @@ def _lacks(traces: Sequence[Traced]) -> Iterator[str]:
         sum(each[name] for each in missing)
         for name in ("graph_launches", "graph_launches_shown", "dropped")
     )
-    if launched - shown > FEW * launched:
+    # Some launches of graphs lie at the ends of a trace; some records are always lost.
+    if launched - shown > LITTLE * launched:
         yield (
             f"of {launched - shown:,} of {launched:,} launches of CUDA graphs it has no kernel,"
             " as profilers do not show these one by one"
         )
-    if dropped > FEW * sum(trace.answer.get("events", 0) for trace in traces):
+    if dropped > LITTLE * sum(trace.answer.get("events", 0) for trace in traces):
         yield f"the profiler dropped {dropped:,} records"
 
 
@@ -139,7 +134,7 @@ def _others(traces: Sequence[Traced], works: float) -> Iterator[str]:
     then = [ran(Reading(dict(gpu)))[0] for trace in traces for gpu in trace.then]
     known = [share for share in then if share is not None]
     if known and len(known) == len(then):
-        does = "they see that idle time, too" if min(known) < works + APART else "it lacks work"
+        does = "they see that idle time, too" if min(known) < works + LITTLE else "it lacks work"
         yield f"in its own seconds they say {min(known):.0%}, {does}"
     if any(trace.answer["format"] == "xplane" for trace in traces):
         # XLA's option xla_enable_command_buffers_during_profiling is off.

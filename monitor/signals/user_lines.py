@@ -12,13 +12,13 @@ from typing import Final
 
 from whyidle.monitor.code.kept import adding, registers
 from whyidle.monitor.code.source import called, function_at, goes_through, text_of
+from whyidle.monitor.core.amounts import MOST_SHOWN
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.window import Window
 
-MOST: Final = 3
 # Words in quotes and comments are no code of Julia's.
 _NO_CODE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|#.*')
 # Methods of a data set or a loader, and what makes a batch of samples.
@@ -27,7 +27,7 @@ _LOADS: Final = re.compile(r"__(next|iter|getitem|getitems)__|.*collate.*")
 _COUNTS: Final = re.compile(r"(itertools\.)?(range|count)")
 
 
-def own(places: Iterable[Place], most: int | None = MOST) -> tuple[Place, ...]:
+def own(places: Iterable[Place], most: int | None = MOST_SHOWN) -> tuple[Place, ...]:
     """Leave out the lines of frameworks, of installed packages, and of generated code."""
     return tuple(place for place in places if is_users(place.file))[:most]
 
@@ -61,7 +61,7 @@ def of_main(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
 def asking(
     job: Recorded,
     pattern: re.Pattern[str],
-    most: int | None = MOST,
+    most: int | None = MOST_SHOWN,
     *,
     if_: Callable[[re.Match[str]], bool] = bool,
 ) -> tuple[Place, ...]:
@@ -118,4 +118,4 @@ def in_script(window: Window, like: re.Pattern[str]) -> tuple[Place, ...]:
         return ()
     code = [_NO_CODE.sub("", line) for line in text.splitlines()]
     found = [number for number, line in enumerate(code, 1) if like.search(line)]
-    return tuple(Place(script, number, "the script") for number in found[:MOST])
+    return tuple(Place(script, number, "the script") for number in found[:MOST_SHOWN])

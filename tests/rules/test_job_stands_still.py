@@ -11,10 +11,10 @@ import pytest
 
 from tests.rules.windows import cannot_judge, found, judge, names, stacks, window
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import A_WHILE_S
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.diagnosis.diagnose import diagnose
-from whyidle.monitor.rules.job_stands_still import LEAST_STOPPED_S
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.standstill import Collective, Stand, Standstill, Stopped
 from whyidle.monitor.signals.window import Window
@@ -321,7 +321,7 @@ def test_the_rank_that_has_begun_fewer_collectives_is_who_is_missing() -> None:
 def test_a_job_that_is_stopped_says_so_and_what_to_type(seconds: float) -> None:
     stop = Stopped((7, 8), 1_700_000_000_000, seconds)
     stopped = window(stopped=stop, pid=7, looks=100)
-    if seconds < LEAST_STOPPED_S:
+    if seconds < A_WHILE_S:
         assert judge(NAME, stopped) is None
         return
     finding = found(NAME, stopped)

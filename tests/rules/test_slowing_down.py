@@ -11,8 +11,9 @@ import pytest
 from tests.rules.phases import LIB, TORCH, of_rows
 from tests.rules.windows import cannot_judge, found, is_silent, stacks, window
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.amounts import LEAST_POINTS
 from whyidle.monitor.core.finding import Severity, SourceLine
-from whyidle.monitor.signals.drift import LEAST_POINTS, Drift, drift_of
+from whyidle.monitor.signals.drift import Drift, drift_of
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Point
 
