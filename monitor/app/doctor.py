@@ -64,7 +64,8 @@ def run(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json: boo
         checks.append(check)
         if not as_json:
             # That one way in is closed is no fault where another is open.
-            mark = numbers.DASH if check.detail.startswith(CLOSED) else check.state
+            spared = check.state == "ok" and check.detail.startswith(CLOSED)
+            mark = numbers.DASH if spared else check.state
             if check.name == ANSWER:
                 click.echo(f"\nYou can attach: {printable(check.detail)}")
             else:
