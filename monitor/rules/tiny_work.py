@@ -32,7 +32,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.amounts import MOSTLY, SURELY
+from whyidle.monitor.core.amounts import MOSTLY, NEARLY_ALL, SURELY
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -145,11 +145,12 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
         return window.lacks(Need.GPU, "how much memory is free")
     if max(used) > MOSTLY:
         return None
-    # Launches take the same for any batch, and short kernels about the same.
-    fixed, kept = late.value, of_short * trace.taken(Slice.COMPUTE)
+    kept = of_short * trace.taken(Slice.COMPUTE)
+    # Launches take the same for any batch, and short kernels nearly so.
+    low, high = (late.value + part * kept for part in (SURELY, NEARLY_ALL))
     share = trace.measure(short["count"] / kernels["count"], "ratio")
     return Found(
-        gain=Gain.between((fixed + SURELY * kept) * (1 - 1 / LARGER), fixed + kept),
+        gain=Gain.between(low * (1 - 1 / LARGER), high),
         evidence=(
             Evidence.of("kernels shorter than 10 us", share),
             Evidence.of("memory in use", window.job.measure(max(used), "ratio", "nvml")),
