@@ -221,8 +221,8 @@ class Found:
     knows: Knows = Knows.CURE
     # The rows of the host's account that it is about; none: those under its lines, or its slice.
     rows: frozenset[object] = frozenset()
-    # Without a gain: of how much of the time it is the reason, so that no symptom stands beside it.
-    explains: float | None = None
+    # Without a gain: how much of the time it takes.
+    takes: float | None = None
 
     @property
     def is_worth_a_line(self) -> bool:

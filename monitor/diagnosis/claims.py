@@ -20,10 +20,8 @@ from whyidle.monitor.signals.window import Window
 # Of whose claim others have more than this, that has no word of its own.
 MOST_OF: Final = 0.5
 At: TypeAlias = tuple[str, int]
-Key: TypeAlias = int | At | Slice | str
+Key: TypeAlias = int | At | Slice
 Claim: TypeAlias = dict[Key, float]
-# All of the time in which nothing could be slow.
-_STOOD: Final = "stood"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +63,6 @@ def account(window: Window) -> tuple[Row, ...]:
 
 def about(rows: Sequence[Row], found: Found) -> list[int]:
     """Return the numbers of the rows that a finding is about."""
-    if found.explains is not None:
-        # Nothing was there to be slow.
-        return list(range(len(rows)))
     lines = _places(found.where)
     named = [n for n, row in enumerate(rows) if row.host in found.rows]
     under = named or [n for n, row in enumerate(rows) if row.at & lines]
@@ -80,19 +75,13 @@ def about(rows: Sequence[Row], found: Found) -> list[int]:
 
 def claimed(rows: Sequence[Row], found: Found) -> Claim:
     """Return how much of which rows may come back; lines and slices for what no row has."""
-    most = found.explains if found.gain is None else found.gain.high
-    if most is None:
-        # How much is not known, and all of it where the job stood still.
-        return {_STOOD: 1.0}
+    most = 0.0 if found.gain is None else found.gain.high
     shares: dict[Key, float] = {n: rows[n].share for n in about(rows, found)}
     if not shares:
         alone: list[Key] = [*_places(found.where)] or ([found.slice] if found.slice else [])
         shares = dict.fromkeys(alone, most / max(1, len(alone)))
     whole = sum(shares.values())
-    claim: Claim = {}
-    if whole:
-        claim = {key: share * min(1.0, most / whole) for key, share in shares.items()}
-    return claim if claim and not found.explains else claim | {_STOOD: most}
+    return {key: share * min(1.0, most / whole) for key, share in shares.items()} if whole else {}
 
 
 def _places(where: Sequence[Place]) -> set[At]:
@@ -112,8 +101,7 @@ class Claims:
         gain = found.gain
         likely = (gain.expected / gain.high if gain and gain.high else 1.0) * surely
         for key, share in claim.items():
-            if key != _STOOD or found.explains:
-                self._owners.setdefault(key, {})[name] = likely * share, share
+            self._owners.setdefault(key, {})[name] = likely * share, share
 
     def taken(self, claim: Claim, *, at_most: bool = False) -> dict[str, float]:
         """Return who has which part of what a finding is about already.
@@ -127,11 +115,7 @@ class Claims:
             if of is Slice.COMPUTE and not at_most:
                 # Cures of what the device computes share nothing: one follows the other.
                 continue
-            known = self._owners.get(key, {})
-            if not isinstance(key, int):
-                # Where it lies is not known, and nothing lies where the job stood still.
-                known = known | self._owners.get(_STOOD, {})
-            owners = {name: both[at_most] for name, both in known.items()}
+            owners = {name: both[at_most] for name, both in self._owners.get(key, {}).items()}
             # Of what no row has only the claims themselves are known; and who only names a line
             # means what the others mean there, however large the row is.
             row = self.rows[key].share if isinstance(key, int) and not at_most else 0.0

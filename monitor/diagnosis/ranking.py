@@ -10,8 +10,7 @@ from whyidle.monitor.core.finding import LEAST_LOST, Found, Gain, Knows, Severit
 from whyidle.monitor.diagnosis.claims import MOST_OF, Claims, Row, claimed
 from whyidle.monitor.rules import Kind, Rule
 
-# A cause that takes less explains no symptom away, nor one that takes less than half of what that
-# does.
+# A cause that takes less has no symptoms, nor one that takes less than half of what those do.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 # What is only a symptom of others, and of which.
 CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -39,6 +38,8 @@ CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "unfused_optimizer": ("optimizer_on_cpu",),
     "unjitted_step": ("retracing", "python_loop_over_batch"),
 }  # fmt: skip
+# Of all that takes time.
+OF_ALL: Final = ("job_stands_still",)
 # What surely gains so much is as severe as what is expected of it.
 LOUD: Final = LEAST_LOST[Severity.MEDIUM]
 # Errors and risks first; then what costs time; then what is only to know.
@@ -71,35 +72,56 @@ class Finding:
         # What may gain little counts one level less, yet for what is sure; and is never loud where
         # nothing is measured.
         likely = severity.less
-        if likely is Severity.MEDIUM and not gain.is_sure and self.measured is None:
-            likely = Severity.LOW
+        if not gain.is_sure and self.measured is None:
+            likely = max(likely, Severity.LOW, key=lambda one: one.rank)
         return min(likely, Severity.of_share(gain.low), key=lambda one: one.rank)
 
     @property
     def lost(self) -> float:
-        """The share that is expected to come back, by which it is ranked."""
+        """The share that is expected to come back; where nothing says it, what it takes."""
         gain = self.found.gain
         if gain is None:
-            return 0.0
-        if gain.is_sure or self.measured is None:
+            return self.found.takes or 0.0
+        if gain.is_sure:
             return gain.expected
         # Where nothing is sure, no more than what was seen to be lost.
-        return max(gain.low, min(gain.expected, self.measured))
+        seen = gain.expected if self.measured is None else self.measured
+        return max(gain.low, min(gain.expected, seen))
+
+    @property
+    def weight(self) -> float:
+        """How much of the time it speaks for: what is expected, or sure where it is not loud."""
+        if self.is_loud:
+            return max(self.lost, self.severity.least)
+        return self.found.takes or (self.found.gain.low if self.found.gain else 0.0)
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether a person should act on it."""
+        return self.severity.rank <= Severity.MEDIUM.rank
 
     @property
     def reach(self) -> float:
         """The share that it may be the cause of."""
-        return self.found.gain.expected if self.found.gain else 0.0
+        return self.found.gain.expected if self.found.gain else self.found.takes or 0.0
 
     @property
     def claims(self) -> bool:
         """Whether it is about a part of the time."""
-        return self.rule.kind is Kind.TIME or self.found.explains is not None
+        return self.rule.kind is Kind.TIME
 
     @property
     def is_risk(self) -> bool:
         """Whether it stands before all that only costs time."""
         return self.place[0] == _ORDER[Kind.ERROR]
+
+    def without(self, taken: float) -> Finding:
+        """Return what is left of it where others give back such a part of its time."""
+        gain, left = self.found.gain, 1 - min(1.0, taken)
+        if gain is None:
+            return self
+        less = Gain(gain.low * left, gain.high * left)
+        return replace(self, found=replace(self.found, gain=less))
 
     @property
     def place(self) -> tuple[int, int, float, float, str]:
@@ -120,41 +142,46 @@ def arbitrated(found: Sequence[Finding], rows: Sequence[Row]) -> list[Finding]:
 
     Each promises what those before it leave.
     """
-    kept = _without_symptoms(sorted(found, key=lambda each: each.place))
-    claims = Claims(rows)
-    left: list[Finding] = []
+    claims, left = Claims(rows), list[Finding]()
+    # What each names beside itself, and who names a rule that is left out.
     seen: dict[str, list[str]] = {}
-    for each in sorted(kept, key=_turn):
-        claim = claimed(rows, each.found)
+    named_by: dict[str, str] = {}
+    for each in _in_turn(found):
+        claim = claimed(rows, each.found) if each.claims else {}
         taken = claims.taken(claim, at_most=each.found.knows is Knows.LINES)
-        if each.claims and sum(taken.values()) > MOST_OF:
+        cause, owner = _cause(each, found), None
+        if cause is not None:
+            owner = named_by.get(cause.rule.id, cause.rule.id)
+        elif sum(taken.values()) > MOST_OF:
             owner = max(taken, key=lambda name: taken[name])
-            seen.setdefault(owner, []).extend((each.rule.id, *each.also_seen))
+        if owner is not None:
+            seen.setdefault(owner, []).append(each.rule.id)
+            if each.rule.kind is not Kind.MEMORY:
+                named_by[each.rule.id] = owner
+                continue
+            # The job may end by it all the same: it is said once more, and loud once.
+            quiet = replace(each.found, severity=Severity.LOW)
+            left.append(replace(each, behind=owner, found=quiet))
             continue
         left.append(each)
-        if each.claims and (each.found.explains or each.reach) >= EXPLAINS:
+        if each.reach >= EXPLAINS:
             # What may be nothing takes nothing from what is something.
             claims.take(each.rule.id, each.found, claim, surely=each.severity is not Severity.INFO)
     shown = _with_what_is_left(left, rows, seen)
-    return _with_causes_first([_with(each, seen.get(each.rule.id, ())) for each in shown])
+    return [replace(each, also_seen=tuple(seen.get(each.rule.id, ()))) for each in shown]
 
 
 def _with_what_is_left(
     found: Sequence[Finding], rows: Sequence[Row], seen: dict[str, list[str]]
 ) -> list[Finding]:
     """Return findings in order, each without what those before it give back."""
-    claims = Claims(rows)
-    left = []
+    claims, left = Claims(rows), list[Finding]()
     for each in sorted(found, key=lambda each: (each.found.knows is Knows.LINES, each.place)):
-        rest, taken, gain = each, dict[str, float](), each.found.gain
-        if each.claims and gain is not None:
-            taken = claims.taken(claimed(rows, each.found))
-            left_over = 1 - min(1.0, sum(taken.values()))
-            less = Gain(gain.low * left_over, gain.high * left_over)
-            rest = replace(each, found=replace(each.found, gain=less))
+        taken = claims.taken(claimed(rows, each.found)) if each.claims else {}
+        rest = each.without(sum(taken.values()))
         if not rest.found.is_worth_a_line:
-            owner, mine = max(taken, key=lambda name: taken[name]), seen.pop(each.rule.id, ())
-            seen.setdefault(owner, []).extend((each.rule.id, *each.also_seen, *mine))
+            owner = max(taken, key=lambda name: taken[name])
+            seen.setdefault(owner, []).extend((each.rule.id, *seen.pop(each.rule.id, ())))
             continue
         left.append(rest)
         if each.claims:
@@ -163,60 +190,36 @@ def _with_what_is_left(
     return sorted(left, key=lambda each: each.place)
 
 
-def _turn(finding: Finding) -> tuple[bool, bool, Knows]:
-    """Return when a finding may take its part: who names lines, and a cure for them, comes first.
+def _in_turn(found: Sequence[Finding]) -> list[Finding]:
+    """Return causes before symptoms, who names lines and a cure for them before who does not.
 
-    Who only names the lines takes what the others leave.
+    Who only names the lines takes what all others leave.
     """
-    found = finding.found
-    return found.knows is Knows.LINES, not (found.where or found.rows), found.knows
+
+    def depth(each: Finding) -> int:
+        cause = _cause(each, found)
+        return 0 if cause is None else 1 + depth(cause)
+
+    def turn(each: Finding) -> tuple[bool, int, bool, Knows]:
+        knows, is_placed = each.found.knows, bool(each.found.where or each.found.rows)
+        return knows is Knows.LINES, depth(each), not is_placed, knows
+
+    return sorted(sorted(found, key=lambda each: each.place), key=turn)
 
 
-def _without_symptoms(found: Sequence[Finding]) -> list[Finding]:
-    """Leave out symptoms whose cause is found too; the cause names them."""
-    # What may cost nothing at all is no cause of what does; nor is what takes little.
-    known = [each for each in found if each.reach >= EXPLAINS]
-    causes = {
-        each.rule.id: each
-        for each in known
-        if each.severity is not Severity.INFO and each.found.knows is Knows.CURE
-    }
-    seen: dict[str, list[str]] = {}
-    left = []
-    for each in found:
-        named = [causes[name] for name in CAUSES.get(each.rule.id, ()) if name in causes]
-        mine = [cause for cause in named if cause.reach >= MOST_OF * each.reach]
-        if mine and each.rule.kind is not Kind.MEMORY:
-            cause = max(mine, key=lambda one: one.reach)
-            seen.setdefault(cause.rule.id, []).append(each.rule.id)
-        else:
-            left.append(each)
-    return [_with(each, seen.get(each.rule.id, ())) for each in left]
-
-
-def _with_causes_first(ordered: list[Finding]) -> list[Finding]:
-    """Put memory that no line is known to hold behind what makes it grow: that names one.
-
-    The job may end by it all the same, so that it stays.
-    """
-    for each in [x for x in ordered if x.rule.kind is Kind.MEMORY and not x.found.where]:
-        causes = [
-            other
-            for other in ordered
-            if {other.rule.id, *other.also_seen} & {*CAUSES.get(each.rule.id, ())}
-            and other.severity.rank <= Severity.MEDIUM.rank
-            and other.lost >= EXPLAINS
-        ]
-        if causes:
-            cause = max(causes, key=lambda one: one.lost)
-            ordered.remove(each)
-            at = ordered.index(cause)
-            # Said once, and loud once.
-            symptom = replace(each, found=replace(each.found, severity=Severity.LOW))
-            ordered[at : at + 1] = [_with(cause, [each.rule.id]), _with(symptom, (), cause.rule.id)]
-    return ordered
-
-
-def _with(finding: Finding, seen: Sequence[str], behind: str | None = None) -> Finding:
-    names = dict.fromkeys((*finding.also_seen, *seen))
-    return replace(finding, also_seen=tuple(names), behind=behind or finding.behind)
+def _cause(symptom: Finding, found: Sequence[Finding]) -> Finding | None:
+    """Return what a finding is only a symptom of: what may cost nothing is no cause."""
+    kind = symptom.rule.kind
+    if kind is Kind.MEMORY and symptom.found.where:
+        # Its line is known.
+        return None
+    names = (*CAUSES.get(symptom.rule.id, ()), *(OF_ALL if kind is Kind.TIME else ()))
+    causes = (
+        each
+        for each in found
+        if each.rule.id in names
+        and each.reach >= max(EXPLAINS, MOST_OF * symptom.reach)
+        and (each.is_loud or (kind is not Kind.MEMORY and each.severity is not Severity.INFO))
+        and each.found.knows is Knows.CURE
+    )
+    return max(causes, key=lambda each: each.reach, default=None)

@@ -91,21 +91,17 @@ def headline(
     """Return the verdict over a window, whose findings are in order."""
     for each in findings:
         # What its cause stands before ends with that.
-        if each.is_risk and each.behind is None and _is_loud(each):
+        if each.is_risk and each.behind is None and each.is_loud:
             return Headline(f"{_title(each)}.", None, each.found.where, each)
-    parts: list[tuple[float, _Part | None, Finding | None]] = []
-    for piece in _parts(window, rows):
-        about_it = [one for one in findings if _covers(one, piece, rows)]
-        by = min(about_it, key=lambda one: one.found.knows is Knows.LINES, default=None)
-        # Where most of the time is unknown, the largest part may be another.
-        if by is not None or is_known:
-            parts.append((piece.share, piece, by))
-    share, part, by = max(parts, key=lambda one: one[0], default=(0.0, None, None))
-    first = next((each for each in findings if each.severity is not Severity.INFO), None)
-    if first is not None and first is not by and _speaks(first, share, is_known=by is not None):
-        share, part, by = first.lost, None, first
+    speak = [each for each in findings if each.severity is not Severity.INFO]
+    share, part, by = _largest(window, rows, speak, is_known=is_known)
+    first = next(iter(speak), None)
+    # What is loud may be the cause of a part that nothing else is known of, if it gives back half.
+    needed = share * (MOST_OF if by is None and first is not None and first.is_loud else 1.0)
+    if first is not None and first is not by and first.weight >= needed:
+        part, by = None, first
     if part is not None or by is not None:
-        return _said(share, part, by)
+        return _said(part, by)
     if (serves := _serving(window)) is not None:
         return serves
     if not is_known:
@@ -134,19 +130,19 @@ def led(findings: Sequence[Finding], first: Finding | None) -> tuple[Finding, ..
     return (*findings[:at], first, *(each for each in findings[at:] if each is not first))
 
 
-def _said(share: float, part: _Part | None, by: Finding | None) -> Headline:
+def _said(part: _Part | None, by: Finding | None) -> Headline:
     where = part.where if part is not None else ()
     if by is not None:
-        where = by.found.where or where
-        title = _title(by)
+        where, title = by.found.where or where, _title(by)
+        share = by.reach if part is None else part.share
         much = f", {'' if part else 'about '}{share:.0%} of the time"
-        much = much if share >= LEAST_LOST[Severity.LOW] and "%" not in title else ""
+        much = much if share and "%" not in title else ""
         return Headline(f"{title}{much}{_at(where)}.", share or None, where[:MOST_PLACES], by)
     assert part is not None  # noqa: S101  a claim has its finding
     if part.of is Slice.IDLE_UNKNOWN:
-        return Headline(NO_REASON.format(share=share), share)
-    text = f"{part.unknown}: {share:.0%} is {part.said}{_at(where, between=' ')}."
-    return Headline(text, share, where[:MOST_PLACES])
+        return Headline(NO_REASON.format(share=part.share), part.share)
+    text = f"{part.unknown}: {part.share:.0%} is {part.said}{_at(where, between=' ')}."
+    return Headline(text, part.share, where[:MOST_PLACES])
 
 
 def _at(where: Sequence[Place], between: str = ", ") -> str:
@@ -160,19 +156,18 @@ def _title(finding: Finding) -> str:
     return finding.found.title or finding.rule.title
 
 
-def _is_loud(finding: Finding) -> bool:
-    return finding.severity.rank <= Severity.MEDIUM.rank
-
-
-def _speaks(finding: Finding, share: float, *, is_known: bool) -> bool:
-    """Tell whether a finding has the word before a part of the time, whose cause may be known."""
-    gain = finding.found.gain
-    if gain is None:
-        return (finding.found.explains or (LOUD if _is_loud(finding) else 0.0)) >= share
-    if not _is_loud(finding):
-        return gain.low >= share
-    # It may be the cause of a part that none is known of.
-    return finding.lost >= share or (not is_known and gain.high >= MOST_OF * share)
+def _largest(
+    window: Window, rows: Sequence[Row], speak: Sequence[Finding], *, is_known: bool
+) -> tuple[float, _Part | None, Finding | None]:
+    """Return how large the largest part that is no useful work is, and the finding about it."""
+    parts: list[tuple[float, _Part | None, Finding | None]] = []
+    for part in _parts(window, rows):
+        about_it = [one for one in speak if _covers(one, part, rows)]
+        by = min(about_it, key=lambda one: one.found.knows is Knows.LINES, default=None)
+        # Where most of the time is unknown, the largest part may be another.
+        if by is not None or is_known:
+            parts.append((part.share, part, by))
+    return max(parts, key=lambda one: one[0], default=(0.0, None, None))
 
 
 def _parts(window: Window, rows: Sequence[Row]) -> Iterator[_Part]:
@@ -198,7 +193,7 @@ def _parts(window: Window, rows: Sequence[Row]) -> Iterator[_Part]:
 
 
 def _covers(finding: Finding, part: _Part, rows: Sequence[Row]) -> bool:
-    if finding.rule.kind is not Kind.TIME or finding.severity is Severity.INFO:
+    if finding.rule.kind is not Kind.TIME:
         return False
     gain = finding.found.gain
     if gain is not None and gain.high < MOST_OF * part.share:

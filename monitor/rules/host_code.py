@@ -4,7 +4,7 @@
 The account of the host: the lines of the user's at which the main thread was found while it ran
 Python or a library's code, or slept, and nothing of a framework. It names the function where most
 of that is. What is due only now and then counts whole, the framework's part included: validation,
-checkpoints, and what stands behind `if step % 100 == 0`. It stands behind every rule that explains
+checkpoints, and what stands behind `if step % 100 == 0`. It stands behind every rule that is about
 the same lines: those know a cure. Where the thread waits for threads or processes that it started,
 their lines stand behind its own. Where the main thread only waits for requests or orders, the
 threads that work are judged, and no gain is named: nothing is known of how many requests there are.

@@ -120,7 +120,7 @@ def detect(window: Window) -> Verdict:
         confidence=Confidence.MEASURED if still.stepped else Confidence.INFERRED,
         title=f"The job stands still: {_comes(still, behind) or f'{who} {what[order[0]]}'}",
         fixes=both(f"{_WAY_OUT[cause]} {_LOOK}", _CODE),
-        explains=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
+        takes=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
     )
 
 
@@ -139,7 +139,7 @@ def _of_stopped(window: Window, stopped: Stopped) -> Found:
         severity=Severity.HIGH,
         title=f"{who} is stopped, and goes on only when somebody lets it",
         fixes=both(f"Let it go on: kill -CONT {pids}"),
-        explains=min(1.0, stopped.seconds / job.seconds) if job.seconds else None,
+        takes=min(1.0, stopped.seconds / job.seconds) if job.seconds else None,
     )
 
 

@@ -108,10 +108,39 @@ def test_what_is_found_in_compute_is_said_where_it_gains_more_than_the_rest_lose
     said = verdict(spends(idle_dispatch=0.2))
     assert said["text"] == "Fault double, about 41% of the time."
     assert said["rule"] == "double"
-    # It may be the cause of that, too, unless it is much more than it could gain.
+    # It may be the cause of that, too, unless that is more than twice what it is expected to gain.
     assert verdict(spends(idle_dispatch=0.6))["rule"] == "double"
     add(known, "double", gains(0.1, 0.2, Slice.COMPUTE))
     assert verdict(spends(idle_dispatch=0.6))["rule"] is None
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        # Validation, beside single operations all along the step.
+        (Slice.IDLE_DISPATCH, gains(0.05, 0.35, where=(LINE,))),
+        # A step whose work can be done in half of the time, beside an exchange.
+        (Slice.EXPOSED_COMM, gains(0.06, 0.3, Slice.COMPUTE)),
+        # What nothing says how much it costs.
+        (Slice.IDLE_GC, Found(None, EVIDENCE, severity=Severity.MEDIUM)),
+    ],
+)
+def test_what_may_give_back_half_of_a_part_is_held_to_what_is_expected_of_it(
+    known: dict[str, Rule], part: Slice, found: Found
+) -> None:
+    add(known, "small", found)
+    said = verdict(spends(**{part: 0.5}))
+    assert said["rule"] is None
+    assert "50% is" in said["text"]
+    assert order(spends(**{part: 0.5})) == ["small"]
+    # The healthy twin: where no part is large it has the word.
+    assert verdict(spends(**{part: 0.04}))["rule"] == "small"
+
+
+def test_what_is_not_loud_stands_below_the_largest_part(known: dict[str, Rule]) -> None:
+    add(known, "slight", gains(0.02, 0.05, Slice.COMPUTE))
+    assert verdict(spends(idle_dispatch=0.06))["text"].startswith("No known cause: 6% is host")
+    assert verdict(spends(idle_dispatch=0.02))["rule"] == "slight"
 
 
 @pytest.mark.parametrize("kind", [Kind.ERROR, Kind.MEMORY])

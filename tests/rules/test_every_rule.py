@@ -16,7 +16,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose
-from whyidle.monitor.diagnosis.ranking import CAUSES
+from whyidle.monitor.diagnosis.ranking import CAUSES, OF_ALL
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 
@@ -78,7 +78,7 @@ def test_it_names_no_line_that_is_not_the_users(rule: Rule) -> None:
 
 @pytest.mark.parametrize("symptom", CAUSES)
 def test_causes_and_symptoms_are_rules_that_there_are(symptom: str) -> None:
-    assert {symptom, *CAUSES[symptom]} <= rules.load().keys()
+    assert {symptom, *CAUSES[symptom], *OF_ALL} <= rules.load().keys()
     assert symptom not in CAUSES[symptom]
 
 
