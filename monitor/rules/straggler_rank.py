@@ -52,6 +52,7 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.measure import SAMPLES
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.ranks import SHORT, LateRow, RankAccount, places_of, rows_of
 from whyidle.monitor.signals.user_lines import own
@@ -92,6 +93,8 @@ def detect(window: Window) -> Verdict:
         gain=_gain(window, late, others, busier, slack=slack),
         evidence=tuple(_evidence(window, ranks, late, rows, busier)),
         where=own((*window.where_late, *places_of(rows))),
+        # There the others wait for it.
+        slice=Slice.EXPOSED_COMM,
         severity=Severity.LOW if slack else None,
         title=_title(ranks, late, rows),
         confidence=Confidence.HINTED if slack else confidence,
