@@ -212,7 +212,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     # For other ends.
     Setting(
-        "jax_disable_most_optimizations", "leaves programs nearly as they were written",
+        "jax_disable_most_optimizations", "leaves programs unoptimized",
         'jax.config.update("jax_disable_most_optimizations", False)',
         _JAX, fact="disable_most_optimizations", variable="JAX_DISABLE_MOST_OPTIMIZATIONS",
         purpose=Purpose.OTHER, severity=Severity.MEDIUM,

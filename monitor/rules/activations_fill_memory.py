@@ -1,4 +1,4 @@
-"""Activations kept for the backward pass fill the memory, so that the batch stays small.
+"""Activations fill the memory and keep the batch small.
 
 ## What it sees
 The most memory that the framework's allocator has given out, beside what it may take, and beside
@@ -97,7 +97,7 @@ def _recomputes(window: Window) -> bool:
 
 
 rule = Rule(
-    title="Activations kept for the backward pass fill the memory, so that the batch stays small",
+    title="Activations fill the memory and keep the batch small",
     documents=("D4 §4",),
     fixes={
         "jax": Fix(

@@ -1,4 +1,4 @@
-"""Memory is taken and given back in every step.
+"""Memory is allocated and freed again in every step.
 
 ## What it sees
 On a GPU the time in which the device waits for the driver to allocate or free memory, in a trace
@@ -244,7 +244,7 @@ def _grows(window: Window, rate: Measure) -> bool:
 
 
 rule = Rule(
-    title="Memory is taken and given back in every step",
+    title="Memory is allocated and freed again in every step",
     documents=("D2 §3",),
     fixes={
         "pytorch": Fix(

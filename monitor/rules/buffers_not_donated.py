@@ -125,7 +125,7 @@ def _twice(program: Program) -> float:
 
 
 rule = Rule(
-    title="The state of the training is in memory twice during a step",
+    title="The training state is in memory twice during a step",
     documents=("D4 §1",),
     fixes={
         "jax": Fix(

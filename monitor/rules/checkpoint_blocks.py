@@ -1,4 +1,4 @@
-"""Saving checkpoints stops the job.
+"""Saving checkpoints blocks the training.
 
 ## What it sees
 Stack samples of the main thread in what saves: `torch.save`, safetensors, orbax, Flax, Keras,
@@ -36,7 +36,7 @@ from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 
 rule = Rule(
-    title="Saving checkpoints stops the job",
+    title="Saving checkpoints blocks the training",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

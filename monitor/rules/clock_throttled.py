@@ -1,4 +1,4 @@
-"""The GPU slows its clocks down.
+"""The GPU lowers its clocks.
 
 ## What it sees
 The share of the time in which the driver counts a reason to hold the clocks down: heat, the power
@@ -92,7 +92,7 @@ def _found(window: Window, gpu: SeenGpu, metric: Metric) -> Found:
 
 
 rule = Rule(
-    title="The GPU slows its clocks down",
+    title="The GPU lowers its clocks",
     documents=("beyond the documents",),
     fixes=both(
         "See which reason it is with nvidia-smi -q -d PERFORMANCE: cool it better, look at its"

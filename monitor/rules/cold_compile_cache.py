@@ -1,4 +1,4 @@
-"""Each start compiles anew what the last one had compiled.
+"""Every start compiles again what the last one compiled.
 
 ## What it sees
 How long JAX compiled while the job was watched, in programs that no cache had, and whether it keeps
@@ -55,7 +55,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="Each start compiles anew what the last one had compiled",
+    title="Every start compiles again what the last one compiled",
     documents=("beyond the documents",),
     # The steps take no time of it: only a next start does.
     kind=Kind.INFORMATION,

@@ -1,4 +1,4 @@
-"""A GPU is there, and the job computes on the CPU.
+"""The job computes on the CPU although there is a GPU.
 
 ## What it sees
 The backend that the framework computes with is the CPU, while the driver or /dev shows a GPU. A job
@@ -97,7 +97,7 @@ def _chosen(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
 
 
 rule = Rule(
-    title="A GPU is there, and the job computes on the CPU",
+    title="The job computes on the CPU although there is a GPU",
     documents=("D1 核心机制", "D1 性能验证"),
     fixes={
         "jax": Fix(

@@ -1,4 +1,4 @@
-"""The job does not get the CPU time that it asks for.
+"""The job waits for CPU cores.
 
 ## What it sees
 The share of the time in which the main thread could run and got no core, as the kernel counts it;
@@ -182,7 +182,7 @@ def _asking(window: Window) -> tuple[Place, ...]:
 
 
 rule = Rule(
-    title="The job does not get the CPU time that it asks for",
+    title="The job waits for CPU cores",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

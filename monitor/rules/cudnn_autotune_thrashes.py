@@ -77,7 +77,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="cuDNN tries its convolutions again and again, as the shapes keep changing",
+    title="cuDNN searches for algorithms again: input shapes change",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

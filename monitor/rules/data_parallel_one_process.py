@@ -1,4 +1,4 @@
-"""nn.DataParallel drives several GPUs from one process and copies the model at each step.
+"""nn.DataParallel copies the model to all GPUs in every step.
 
 ## What it sees
 What is around the model, as the agent finds it on the stack: `DataParallel`; the samples that found
@@ -132,7 +132,7 @@ def _where(window: Window) -> tuple[Place, ...]:
 
 
 rule = Rule(
-    title="nn.DataParallel drives several GPUs from one process and copies the model at each step",
+    title="nn.DataParallel copies the model to all GPUs in every step",
     documents=("D3 §1", "D5"),
     fixes={
         "pytorch": Fix(

@@ -125,7 +125,7 @@ def _is_read_as_a_whole(place: Place) -> bool:
 
 
 rule = Rule(
-    title="Each step goes through all rows of an embedding, and its batch uses few of them",
+    title="Each step updates all rows of an embedding, but uses few",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

@@ -1,4 +1,4 @@
-"""The device waits for Python to launch one small operation after the other.
+"""The device waits for Python to launch small operations.
 
 ## What it sees
 In a trace, the time in which a GPU has nothing to do because the host has not launched the next
@@ -131,7 +131,7 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
 
 
 rule = Rule(
-    title="The device waits for Python to launch one small operation after the other",
+    title="The device waits for Python to launch small operations",
     documents=("D5",),
     fixes={
         "pytorch": Fix(

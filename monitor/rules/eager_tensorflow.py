@@ -1,4 +1,4 @@
-"""TensorFlow runs the step operation by operation, not as a graph.
+"""TensorFlow runs the step eagerly, not as a graph.
 
 ## What it sees
 The main thread in TensorFlow's and Keras' own Python, which looks up, checks and launches one
@@ -91,7 +91,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="TensorFlow runs the step operation by operation, not as a graph",
+    title="TensorFlow runs the step eagerly, not as a graph",
     documents=("D5",),
     fixes={
         "tensorflow": Fix(

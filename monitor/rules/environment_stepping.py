@@ -127,7 +127,7 @@ def _inner(row: HostRow) -> CodeLine | None:
 
 
 rule = Rule(
-    title="Environments are stepped in Python, one after the other",
+    title="Environments are stepped one after the other in Python",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

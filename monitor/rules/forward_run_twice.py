@@ -95,7 +95,7 @@ def detect(window: Window) -> Verdict:
         where=own([idle.where]),
         slice=Slice.COMPUTE,
         confidence=Confidence.INFERRED,
-        title="The model runs once more in each step, for what trains nothing",
+        title="Each step runs the model once more without training on it",
         knows=Knows.CAUSE,
     )
 
@@ -180,7 +180,7 @@ def _is_once_a_step(trace: Traced, number: float) -> bool:
 
 
 rule = Rule(
-    title="The forward pass runs twice: for the loss, and again for its gradient",
+    title="The forward pass runs twice: for the loss and the gradient",
     documents=("D4 §7",),
     fixes={
         "jax": Fix(

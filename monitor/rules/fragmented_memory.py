@@ -1,4 +1,4 @@
-"""Device memory is free, but in pieces too small to be of use.
+"""Free device memory is in pieces too small to use.
 
 ## What it sees
 What the framework's allocator holds and does not use, in pieces between what is used, together
@@ -65,7 +65,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="Device memory is free, but in pieces too small to be of use",
+    title="Free device memory is in pieces too small to use",
     documents=("D3 trap 2",),
     fixes={
         "pytorch": Fix(

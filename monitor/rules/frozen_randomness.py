@@ -65,7 +65,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="Random numbers are drawn once, while the step is compiled, and never again",
+    title="Random numbers are drawn once, while compiling, then reused",
     documents=("D4 summary",),
     fixes={
         "jax": Fix(

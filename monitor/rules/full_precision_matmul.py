@@ -1,4 +1,4 @@
-"""Matrices are multiplied in full precision while the tensor cores stand idle.
+"""Matmuls run in full precision; the tensor cores are idle.
 
 ## What it sees
 In a trace of a GPU that has tensor cores for bfloat16 (Ampere and later, MI200 and later): what
@@ -172,7 +172,7 @@ def _share(trace: Traced, dtypes: tuple[str, ...], *, products: bool = True) -> 
 
 
 rule = Rule(
-    title="Matrices are multiplied in full precision while the tensor cores stand idle",
+    title="Matmuls run in full precision; the tensor cores are idle",
     documents=("D4 summary", "D5"),
     fixes={
         "pytorch": Fix(

@@ -1,4 +1,4 @@
-"""Python's garbage collector stops the job.
+"""Python's garbage collector pauses the job.
 
 ## What it sees
 The share of time in which Python looks for objects that refer to each other and to nothing else,
@@ -122,7 +122,7 @@ def _asked(window: Window) -> tuple[Place, ...]:
 
 
 rule = Rule(
-    title="Python's garbage collector stops the job",
+    title="Python's garbage collector pauses the job",
     documents=("D2 §1",),
     fixes={
         **both(

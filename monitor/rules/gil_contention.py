@@ -58,7 +58,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="A thread of the job keeps Python's lock from the one that trains",
+    title="Another thread holds the GIL that the training needs",
     documents=("beyond the documents",),
     fixes=both(
         "Give that work to a process of its own, which has a lock of its own.",

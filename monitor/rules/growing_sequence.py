@@ -1,4 +1,4 @@
-"""Tokens are generated one at a time over a sequence that grows.
+"""Generation computes the whole sequence again for each token.
 
 ## What it sees
 Stack samples of the main thread in a loop of yours that puts a token to the end of a sequence, an
@@ -81,7 +81,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="Tokens are generated one at a time over a sequence that grows",
+    title="Generation computes the whole sequence again for each token",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

@@ -1,4 +1,4 @@
-"""Code of the job's own on the host takes the time.
+"""The job's own code on the host takes the time.
 
 ## What it sees
 The account of the host: the lines of the user's at which the main thread was found while it ran
@@ -74,7 +74,7 @@ def detect(window: Window) -> Verdict:
     if window.serves:
         who, of = "at work", "the time at work"
     takes, worst = f"takes {surely:.0%} of {of}", mine[0]
-    title = f"{worst.frames[0].function}() {takes}: {HOST_LOOKS[worst.doing].words}"
+    title = f"{worst.frames[0].function}() {takes}"
     if is_aside(account, worst):
         title = f"{WORDS[worst.phase].capitalize()} {takes}"
     sums: dict[HostClass, float] = {}
@@ -170,7 +170,7 @@ def _in_helpers(helpers: Iterable[Helper]) -> tuple[Place, ...]:
 
 
 rule = Rule(
-    title="Code of the job's own on the host takes the time",
+    title="The job's own code on the host takes the time",
     documents=("beyond the documents",),
     fixes=both(
         "Do it less often, in a thread or process of its own, or with arrays at once. The gain is"

@@ -148,7 +148,7 @@ def _hardly(trace: Traced) -> Found | None:
         None,
         tuple(evidence),
         severity=Severity.MEDIUM,
-        title=f"{len(spans)} devices together do less than one could: they wait for the host",
+        title=f"{len(spans)} devices together do less than one could",
         fixes=dict.fromkeys(("jax", "pytorch", "tensorflow"), HOST_FIRST),
     )
 

@@ -12,7 +12,7 @@ the job started run while all cores are taken, and their own stacks name the lin
 What the loading spends its time on is read from the same stacks, wherever it happens: in the main
 thread, in worker processes, in threads of the process itself. Where one kind takes at least a third
 of it, beyond what chance moves, the finding has its name: waiting for storage (and of which kind),
-for the network, or for something else that takes no core; decoding; tokenising; reading and
+for the network, or for something else that takes no core; decoding; tokenizing; reading and
 unpacking files; transforming samples; putting them together; handing them over between processes;
 starting the workers anew at each epoch; or one worker that all wait for.
 
@@ -31,7 +31,7 @@ or store them smaller. Where the workers wait for storage and leave the cores id
 than cores do help.
 
 Where the cause has a name, the finding shows its own cure: storage is cured by a copy on a local
-disk, decoding and tokenising by doing them once, workers that start anew by `persistent_workers`.
+disk, decoding and tokenizing by doing them once, workers that start anew by `persistent_workers`.
 
 ## When it is wrong
 A job may wait for a batch that it could not have had earlier, as with data that arrives. Of a
@@ -176,7 +176,7 @@ def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:
         confidence=Confidence.HINTED,
         where=_stages(window, pipeline),
         severity=Severity.INFO,
-        title="Batches are made one after the other; how long steps wait for them is not known",
+        title="Batches are made one at a time; the wait is not known",
         fixes={"tensorflow": pipeline.fix},
         frameworks=("tensorflow",),
     )
@@ -278,7 +278,7 @@ def _of_loader(window: Window, waits: Measure) -> Verdict:
     if waits.value < LEAST_OF_LOOKS:
         return None
     # No more workers fit: what a cheaper sample would give back is not known.
-    title = "The device waits for batches, though all cores load: cache or shrink the samples"
+    title = "Loading fills all cores, and the device still waits"
     return Found(None, evidence, where, Slice.IDLE_INPUT, Severity.LOW, title)
 
 

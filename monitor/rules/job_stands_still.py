@@ -1,4 +1,4 @@
-"""The job stands still: it is stopped, or its main thread waits and nothing works for it.
+"""The job is stuck: it is stopped, or its main thread waits and nothing works for it.
 
 ## What it sees
 A process of the job that the kernel calls stopped, since when, as seen once a second. Else samples
@@ -118,7 +118,7 @@ def detect(window: Window) -> Verdict:
         where=own(Place(line.file, line.line, line.function) for line in lines),
         severity=_severity(window, still, list(what.values()), cause),
         confidence=Confidence.MEASURED if still.stepped else Confidence.INFERRED,
-        title=f"The job stands still: {_comes(still, behind) or f'{who} {what[order[0]]}'}",
+        title=f"The job is stuck: {_comes(still, behind) or f'{who} {what[order[0]]}'}",
         fixes=both(f"{_WAY_OUT[cause]} {_LOOK}", _CODE),
         takes=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
     )
@@ -291,7 +291,7 @@ import faulthandler
 faulthandler.dump_traceback_later(600, repeat=True)"""
 
 rule = Rule(
-    title="The job stands still",
+    title="The job is stuck",
     documents=("beyond the documents",),
     fixes=both(f"Look at who should have let this line go on. {_LOOK}", _CODE),
     detect=detect,

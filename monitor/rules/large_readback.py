@@ -1,4 +1,4 @@
-"""Large arrays go from the device to the host in every step.
+"""Large arrays are copied to the host in every step.
 
 ## What it sees
 The bytes that a step reads back, and the lines that do it: with PyTorch on a CPU, where nothing is
@@ -145,7 +145,7 @@ def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Sli
 
 
 rule = Rule(
-    title="Large arrays go from the device to the host in every step",
+    title="Large arrays are copied to the host in every step",
     documents=("D4 summary",),
     fixes={
         "jax": Fix(

@@ -1,4 +1,4 @@
-"""Writing logs takes the time of the steps.
+"""Logging takes time in every step.
 
 ## What it sees
 Stack samples of the main thread in what logs: W&B, TensorBoard, MLflow and others, Python's
@@ -60,7 +60,7 @@ _TEXT: Final = (
 )
 
 rule = Rule(
-    title="Writing logs takes the time of the steps",
+    title="Logging takes time in every step",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

@@ -1,4 +1,4 @@
-"""The job holds more memory with every step.
+"""Memory grows with every step.
 
 ## What it sees
 The resident memory of the job, or the bytes of JAX's arrays that are alive, rise over the whole
@@ -105,7 +105,7 @@ def left_s(window: Window, metric: Metric, trend: Trend) -> float | None:
 
 
 rule = Rule(
-    title="The job holds more memory with every step",
+    title="Memory grows with every step",
     documents=("D2",),
     fixes={
         "pytorch": Fix(

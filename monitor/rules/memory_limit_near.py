@@ -78,7 +78,7 @@ def _cures(size: str) -> dict[Framework, Fix]:
 
 
 rule = Rule(
-    title="The job's memory is nearly at the limit of its container",
+    title="Memory is nearly at the limit of the container",
     documents=("beyond the documents",),
     fixes=_cures("64G"),
     kind=Kind.MEMORY,

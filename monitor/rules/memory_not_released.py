@@ -163,7 +163,7 @@ _NOBODY: Final = (
 )
 
 rule = Rule(
-    title="A process that does no work holds device memory",
+    title="An idle process holds device memory",
     documents=("D2 §2",),
     fixes={
         "pytorch": Fix(

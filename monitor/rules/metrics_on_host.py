@@ -1,4 +1,4 @@
-"""Scores are computed on the host while the steps wait.
+"""Metrics are computed on the host while the steps wait.
 
 ## What it sees
 Stack samples of the main thread in what scores: scikit-learn's metrics, torchmetrics, torcheval,
@@ -30,7 +30,7 @@ from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 
 rule = Rule(
-    title="Scores are computed on the host while the steps wait",
+    title="Metrics are computed on the host while the steps wait",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

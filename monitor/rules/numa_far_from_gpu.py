@@ -1,4 +1,4 @@
-"""The process runs at another NUMA node than its GPU is at.
+"""The process runs on another NUMA node than its GPU.
 
 ## What it sees
 The core on which each main thread ran last, once a tick, and the node of that core; the node of the
@@ -85,7 +85,7 @@ def _fixes(nodes: list[int]) -> dict[Framework, Fix]:
 
 
 rule = Rule(
-    title="The process runs at another NUMA node than its GPU is at",
+    title="The process runs on another NUMA node than its GPU",
     documents=("beyond the documents",),
     fixes=_fixes([]),
     detect=detect,

@@ -1,4 +1,4 @@
-"""The optimizer works on the CPU, and the GPU waits for it.
+"""The optimizer runs on the CPU, and the GPU waits for it.
 
 ## What it sees
 The agent reads where the optimizers' parameters and their state lie, and times each step. The fault
@@ -85,7 +85,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="The optimizer works on the CPU, and the GPU waits for it",
+    title="The optimizer runs on the CPU, and the GPU waits for it",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

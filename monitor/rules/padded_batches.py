@@ -1,4 +1,4 @@
-"""Much of what each step computes is padding.
+"""Much of each batch is padding.
 
 ## What it sees
 By a look at one batch of a DataLoader in many, in main memory: how long its rows are, and how long
@@ -121,7 +121,7 @@ def _computes(window: Window) -> tuple[float, float] | None:
 
 
 rule = Rule(
-    title="Much of what each step computes is padding",
+    title="Much of each batch is padding",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

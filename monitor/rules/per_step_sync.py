@@ -1,4 +1,4 @@
-"""The job reads values from the device in every step.
+"""Every step waits to read values from the device.
 
 ## What it sees
 How often a step reads a value back outside of the optimizer (`.item()`, `float(loss)`, a tensor in
@@ -163,7 +163,7 @@ def _where(window: Window) -> tuple[Place, ...]:
 
 
 rule = Rule(
-    title="The job reads values from the device in every step",
+    title="Every step waits to read values from the device",
     documents=("D4 summary",),
     fixes={
         "pytorch": Fix(

@@ -1,4 +1,4 @@
-"""A loop of Python goes through the batch sample by sample.
+"""A Python loop goes through the batch sample by sample.
 
 ## What it sees
 In the user's own source a loop around the lines where the main thread is found, or around those
@@ -284,7 +284,7 @@ def _back_through(trace: Traced, names: Collection[str], pieces: float) -> float
 
 
 rule = Rule(
-    title="A loop of Python goes through the batch sample by sample",
+    title="A Python loop goes through the batch sample by sample",
     documents=("D4 §2",),
     fixes={
         "jax": Fix(

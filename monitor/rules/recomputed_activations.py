@@ -165,7 +165,7 @@ def _called(line: CodeLine) -> set[str]:
 
 
 rule = Rule(
-    title="Activations are computed again in the backward pass, though memory is free",
+    title="Activations are recomputed although memory is free",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

@@ -1,4 +1,4 @@
-"""Every device holds all parameters, and the memory is nearly full.
+"""Every device holds all parameters; memory is nearly full.
 
 ## What it sees
 In JAX the bytes of arrays that are whole on each device; in PyTorch the bytes of the parameters,
@@ -72,7 +72,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="Every device holds all parameters, and the memory is nearly full",
+    title="Every device holds all parameters; memory is nearly full",
     documents=("D4 §6",),
     fixes={
         "jax": Fix(

@@ -171,7 +171,7 @@ def detect(window: Window) -> Verdict:
     cure = next((cure for like, cure in cures if like.search(reason)), None)
     title, clearing = f"'{worst.function}' is compiled again and again", _clearing(window, reason)
     if clearing:
-        cure, title = KEEP, f"{title}: what was compiled is cleared"
+        cure, title = KEEP, f"{title}: its cache is cleared"
     # Who pads to few lengths computes more; where no argument changed there is none to pad. Of a
     # function made anew hardly anything came back in one program of four: it stays wide.
     pads = framework == "jax" and cure not in {KEEP, AS_ARRAY}

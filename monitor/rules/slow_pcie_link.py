@@ -1,4 +1,4 @@
-"""The PCIe link of a GPU is slower or narrower than the GPU and its slot allow.
+"""A GPU's PCIe link is slower than its slot allows.
 
 ## What it sees
 The best generation and the most lanes that the link was seen at while the job copied through it,
@@ -114,7 +114,7 @@ def _gain(window: Window, gpu: SeenGpu) -> Gain:
 
 
 rule = Rule(
-    title="The PCIe link of a GPU is slower or narrower than the GPU and its slot allow",
+    title="A GPU's PCIe link is slower than its slot allows",
     documents=("beyond the documents",),
     fixes=both(
         "Reseat the card, and check riser, slot and the firmware's settings for it: nvidia-smi -q"

@@ -1,4 +1,4 @@
-"""Text is cut into tokens by Python, in the thread that launches the steps.
+"""Python code splits the text into tokens, in the thread that launches the steps.
 
 ## What it sees
 Stack samples of the main thread in the tokenizers of transformers that are written in Python
@@ -13,7 +13,7 @@ request waits for it before anything is computed.
 
 ## How to fix
 Take the fast tokenizer (`AutoTokenizer` does, unless it is asked not to), and give it a list of
-texts in one call. Tokenise a data set once, before training (`datasets.map(batched=True)`). Where
+texts in one call. Tokenize a data set once, before training (`datasets.map(batched=True)`). Where
 there is only the slow one, let a pool of processes do it.
 
 ## When it is wrong
@@ -30,10 +30,10 @@ from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 
 rule = Rule(
-    title="Text is cut into tokens by Python",
+    title="Python code splits the text into tokens",
     documents=("beyond the documents",),
     fixes=both(
-        "Take the fast tokenizer, for a list of texts in one call; tokenise a data set once, before"
+        "Take the fast tokenizer, for a list of texts in one call; tokenize a data set once, before"
         " training.",
         """\
 tokenizer = AutoTokenizer.from_pretrained(name)  # not: use_fast=False

@@ -109,7 +109,7 @@ def _otherwise(window: Window, drift: Drift) -> str | None:
 
 
 rule = Rule(
-    title="Each step takes longer than the one before",
+    title="Steps get slower over time",
     documents=("beyond the documents",),
     fixes=both(
         "Keep the last values, or their sum, instead of all of them.",

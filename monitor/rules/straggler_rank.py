@@ -1,4 +1,4 @@
-"""One rank comes last to the collectives, and all others wait for it.
+"""One rank is late, and all others wait for it.
 
 ## What it sees
 Where the main thread of each rank on this host was, second by second: at its own work, or waiting
@@ -151,13 +151,13 @@ def _has_time(window: Window, late: RankAccount) -> bool:
 
 def _title(ranks: Ranks, late: RankShare, rows: tuple[LateRow, ...]) -> str:
     *named, last = sorted(x.rank for x in (late, *ranks.alike) if x.rank is not None)
-    who = f"Ranks {', '.join(map(str, named))} and {last} come" if named else f"Rank {last} comes"
+    who = f"Ranks {', '.join(map(str, named))} and {last} are" if named else f"Rank {last} is"
     one = len(ranks.each) - len(named) - 1 == 1
     waiting = "the other one waits" if one else "the others wait"
     if not rows or rows[0].line is None:
-        return f"{who} last, and {waiting}"
+        return f"{who} late, and {waiting}"
     words = HOST_LOOKS[rows[0].doing].words
-    return f"{who} last and {waiting}: {words} in {rows[0].line.function}"
+    return f"{who} late, {waiting}: {words} in {rows[0].line.function}"
 
 
 def _evidence(
@@ -229,7 +229,7 @@ def _fixes(rows: tuple[LateRow, ...]) -> dict[Framework, Fix] | None:
 
 
 rule = Rule(
-    title="One rank comes last to the collectives, and all others wait for it",
+    title="One rank is late, and all others wait for it",
     documents=("beyond the documents",),
     fixes=_FIXES,
     detect=detect,

@@ -1,4 +1,4 @@
-"""TensorFlow holds nearly all memory of the GPU and uses little of it.
+"""TensorFlow reserves the GPU's memory and uses little of it.
 
 ## What it sees
 What the driver says that the job holds of its GPUs, beside the most that TensorFlow's allocator has
@@ -57,7 +57,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="TensorFlow holds nearly all memory of the GPU and uses little of it",
+    title="TensorFlow reserves the GPU's memory and uses little of it",
     documents=("D5",),
     kind=Kind.MEMORY,
     fixes={

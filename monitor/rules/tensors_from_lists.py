@@ -1,4 +1,4 @@
-"""Tensors are made of lists of Python, number by number.
+"""Tensors are made from Python lists, number by number.
 
 ## What it sees
 Stack samples of the main thread at lines that make a tensor of a list (`torch.tensor(rows)`,
@@ -84,7 +84,7 @@ def _passes_back(line: CodeLine) -> bool:
 _TEXT: Final = "Collect in an array from the start, and hand that over"
 
 rule = Rule(
-    title="Tensors are made of lists of Python, number by number",
+    title="Tensors are made from Python lists, number by number",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

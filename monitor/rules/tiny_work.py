@@ -1,4 +1,4 @@
-"""Each step does so little work that most of its time is overhead.
+"""The steps are so small that overhead takes most of them.
 
 ## What it sees
 On a CPU, how many operators a step has for the time that it takes the main thread, with a small
@@ -61,7 +61,7 @@ MANY_ENVIRONMENTS: Final = Fix(
     "Play several environments side by side, and ask the model once for all of their observations."
     " torch.compile would make so small a call slower.",
 )
-TITLE: Final = "Most of each step is overhead: a larger batch would train more samples a second"
+TITLE: Final = "Most of each step is overhead: the batch is too small"
 
 
 def detect(window: Window) -> Verdict:
@@ -161,7 +161,7 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
 
 
 rule = Rule(
-    title="Each step does so little work that most of its time is overhead",
+    title="The steps are so small that overhead takes most of them",
     documents=("D1 §3",),
     fixes={
         "pytorch": Fix(

@@ -1,4 +1,4 @@
-"""What was measured is the warming up, and no training yet.
+"""Only the warm-up was measured, and no training yet.
 
 ## What it sees
 Fewer than ten steps since the job began, or programs that are still compiled for the first time
@@ -54,7 +54,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="What was measured is the warming up",
+    title="Only the warm-up was measured",
     documents=("D4 summary",),
     fixes={
         "jax": Fix(

@@ -1,4 +1,4 @@
-"""Copies to the device take longer and longer, because its memory is nearly full.
+"""Copies slow down because the device's memory is nearly full.
 
 ## What it sees
 Memory that is used to 90% or more, together with copies to the device that have slowed down: in
@@ -155,7 +155,7 @@ def _by_traces(
 
 
 rule = Rule(
-    title="Copies to the device take longer and longer, because its memory is nearly full",
+    title="Copies slow down because the device's memory is nearly full",
     documents=("D2 causes",),
     fixes={
         "pytorch": Fix("Drop what is no longer needed before the copy, and prefetch less."),

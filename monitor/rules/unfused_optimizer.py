@@ -1,4 +1,4 @@
-"""The optimizer goes through its parameters one by one.
+"""The optimizer updates its parameters one by one.
 
 ## What it sees
 The agent times each optimizer's step, and reads what its groups say: `foreach=False`, and not
@@ -143,7 +143,7 @@ def _loop(window: Window, said: Mapping[str, Any]) -> _Loop | None:
 
 
 rule = Rule(
-    title="The optimizer goes through its parameters one by one",
+    title="The optimizer updates its parameters one by one",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

@@ -1,4 +1,4 @@
-"""JAX runs the step operation by operation: it is not compiled whole.
+"""The JAX step is not compiled and runs op by op: it is not compiled whole.
 
 ## What it sees
 The main thread in JAX's own Python, which runs one operation at a time outside of any compiled
@@ -245,7 +245,7 @@ def _taken(window: Window, seen: _Seen) -> tuple[float, float]:
 
 
 rule = Rule(
-    title="JAX runs the step operation by operation",
+    title="The JAX step is not compiled and runs op by op",
     documents=("D1", "D4 §1"),
     fixes={
         "jax": Fix(

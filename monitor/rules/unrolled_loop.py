@@ -91,7 +91,7 @@ def _is_large(program: Program) -> bool:
 
 
 rule = Rule(
-    title="A loop of Python is written out in the compiled program, pass by pass",
+    title="A Python loop is unrolled into a large compiled program",
     documents=("D4 §3",),
     fixes={
         "jax": Fix(

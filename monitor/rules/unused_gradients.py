@@ -1,4 +1,4 @@
-"""Gradients are computed of parameters that no optimizer updates.
+"""Gradients are computed that no optimizer uses.
 
 ## What it sees
 In a trace, to how many parameters each backward pass brings a gradient, beside the number of those
@@ -134,7 +134,7 @@ def _back(window: Window, trace: Traced) -> tuple[float, float]:
 
 
 rule = Rule(
-    title="Gradients are computed of parameters that no optimizer updates",
+    title="Gradients are computed that no optimizer uses",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(

@@ -72,8 +72,8 @@ def detect(window: Window) -> Verdict:
         evidence=some.evidence(window),
         where=some.where(lambda row: row.begins),
         severity=Severity.LOW,
-        title=f"Validation takes at most {some.most:.0%} of the main thread's time: in part it may"
-        " wait for the steps before",
+        # In part it may wait for the steps before.
+        title=f"Validation takes at most {some.most:.0%} of the main thread's time",
         confidence=Confidence.HINTED,
     )
 

@@ -1,4 +1,4 @@
-"""Energy goes into time in which the GPU does nothing.
+"""Energy is used while the GPU does nothing.
 
 ## What it sees
 The power that the job's GPUs draw, and the share of the time in which they do nothing: by a trace,
@@ -70,7 +70,7 @@ def detect(window: Window) -> Verdict:
 
 
 rule = Rule(
-    title="Energy goes into time in which the GPU does nothing",
+    title="Energy is used while the GPU does nothing",
     documents=("D3 trend 3",),
     fixes=both("Remove what makes the GPU wait: each finding says what it costs."),
     device="gpu",

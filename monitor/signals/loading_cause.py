@@ -123,7 +123,7 @@ def _too_few(window: Window) -> Cause | None:
     least = min(each.share for each in window.loader_workers)
     free = window.job.measure(cores.runs[Runner.FREE], "cores", "procfs")
     return Cause(
-        "The device waits for batches: its loader has too few workers, and all of them are busy",
+        "The data loader has too few workers, and all are busy",
         (
             _share(window, "each worker works at least", least),
             Evidence.of("cores that nobody uses", free),

@@ -95,7 +95,7 @@ with ThreadPoolExecutor(2) as pool:  # once, around the loop over epochs
     ),
     LoadKind.STORAGE: LoadLook(
         "waiting for storage",
-        "The device waits for batches, and loading for the storage",
+        "The data loader waits for the storage",
         "Copy the data to a local disk or into memory before training, or read it in few large"
         " files in the order in which they lie; more workers than cores wait for several at once.",
         _both("""\
@@ -104,7 +104,7 @@ shutil.copytree(root, local, dirs_exist_ok=True)  # once, before training"""),
     ),
     LoadKind.NETWORK: LoadLook(
         "waiting for the network",
-        "The device waits for batches, and loading for the network",
+        "The data loader waits for the network",
         "Fetch many samples at once and ahead of their use, and keep on a local disk what comes"
         " again in the next epoch.",
         _both("""\
@@ -113,7 +113,7 @@ with ThreadPoolExecutor(16) as pool:
     ),
     LoadKind.WAIT: LoadLook(
         "waits that take no core",
-        "The device waits for batches, and loading waits itself: it takes no CPU time",
+        "The data loader sleeps: it uses no CPU time",
         "Several waits at once take as long as one: more workers or threads than cores. Then look"
         " at the line for what it waits for.",
         _both("""\
@@ -122,7 +122,7 @@ with ThreadPoolExecutor(16) as pool:
     ),
     LoadKind.TOKENISE: LoadLook(
         "tokenising",
-        "The device waits for batches: tokenising takes the time",
+        "The data loader is slow: it tokenizes text",
         "Tokenise once, before training, and read numbers in the loop.",
         _both("""\
 if not os.path.exists(kept):  # once, before training
@@ -133,7 +133,7 @@ tokens = np.load(kept, mmap_mode="r")"""),
     ),
     LoadKind.UNPACK: LoadLook(
         "reading and unpacking files",
-        "The device waits for batches: reading and unpacking files takes the time",
+        "The data loader is slow: it reads and unpacks files",
         "Keep the samples in a form that needs no unpacking: arrays that are mapped into memory"
         " and not text, pickles or compressed archives.",
         _both(_ONCE),
@@ -142,7 +142,7 @@ tokens = np.load(kept, mmap_mode="r")"""),
     ),
     LoadKind.DECODE: LoadLook(
         "decoding",
-        "The device waits for batches: decoding takes the time",
+        "The data loader is slow: it decodes samples",
         "Decode once and keep the samples at the size that the model takes, or take a faster"
         " decoder: a JPEG at a smaller scale (Image.draft), or on the GPU"
         " (torchvision.io.decode_jpeg).",
@@ -155,7 +155,7 @@ pixels = np.asarray(image.convert("RGB").resize((224, 224)))"""),
     ),
     LoadKind.HAND_OVER: LoadLook(
         "handing batches over between processes",
-        "The device waits for batches: handing them over between processes takes the time",
+        "The data loader is slow: it copies batches from its workers",
         "Put a batch together in the worker, into few large tensors: these are shared, while lists"
         " and dictionaries of many objects are pickled one by one.",
         {
@@ -169,7 +169,7 @@ def collate(samples):  # runs in the worker: one tensor for each part of a batch
     ),
     LoadKind.COLLATE: LoadLook(
         "putting samples together",
-        "The device waits for batches: putting samples together takes the time",
+        "The data loader is slow: it collates samples",
         "Give the collating function arrays of one size, and let one call put them together;"
         " where sizes differ, sort by length, so that little is padded.",
         {
@@ -185,7 +185,7 @@ def collate(samples):
     ),
     LoadKind.TRANSFORM: LoadLook(
         "transforming samples",
-        "The device waits for batches: transforming samples takes the time",
+        "The data loader is slow: it transforms samples",
         "Do for a whole batch, and on the device, what is done to one sample after the other; keep"
         " what does not change between epochs.",
         {

@@ -48,7 +48,7 @@ WORDS: Final = {
     Phase.METRICS: "scoring on the host",
     Phase.ENVIRONMENT: "stepping environments",
     Phase.GENERATION: "generating tokens",
-    Phase.TOKENISATION: "tokenising on the host",
+    Phase.TOKENISATION: "tokenizing on the host",
     Phase.PERIODIC: "what is due every few steps",
     Phase.EPOCH: "what lies between epochs",
 }

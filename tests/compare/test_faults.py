@@ -13,7 +13,7 @@ TITLE = "The device waits for the next batch"
 KEPT = {
     ("input_starved/before_torch", "input_starved/after_torch"): TITLE,
     ("few_cpus_allowed/after_torch", "restarted_workers/after_torch"): (
-        "The device waits for batches: handing them over between processes takes the time"
+        "The data loader is slow: it copies batches from its workers"
     ),
 }
 

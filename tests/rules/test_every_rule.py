@@ -40,6 +40,12 @@ def test_its_page_has_the_same_parts_as_the_others(rule: Rule) -> None:
 
 
 @RULES
+def test_its_title_is_one_clause_that_fits_a_terminal(rule: Rule) -> None:
+    assert len(rule.title) <= 60
+    assert not rule.title.endswith(".")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
 def test_it_has_a_test_of_its_own(rule: Rule) -> None:
     assert (Path(__file__).parent / f"test_{rule.id}.py").is_file()
 

@@ -347,7 +347,7 @@ def test_workers_that_wait_for_nfs() -> None:
     means = {**job.job.means, m.JOB_DISK_READ: 3e7}
     nfs = replace(job, job=replace(job.job, read_from=reads, means=means))
     finding = found(NAME, nfs)
-    assert finding.title == "The device waits for batches, and loading for the storage: NFS"
+    assert finding.title == "The data loader waits for the storage: NFS"
     # Their waits take no core: nearer data gives back what is surely that, and at most all of it.
     assert finding.gain is not None
     assert 0.4 < finding.gain.low < 0.6 < finding.gain.high
@@ -355,7 +355,7 @@ def test_workers_that_wait_for_nfs() -> None:
     assert "nfs4 at /data" in {e.value for e in finding.evidence}
     # Few reads were seen: the kind of storage is not named.
     some = replace(job, job=replace(job.job, read_from={"nfs4 at /data": 2}))
-    assert found(NAME, some).title == "The device waits for batches, and loading for the storage"
+    assert found(NAME, some).title == "The data loader waits for the storage"
 
 
 def test_shards_on_a_slow_disk() -> None:
@@ -539,7 +539,7 @@ def test_workers_that_are_all_busy_beside_free_cores() -> None:
     assert "too few workers" not in str(found(NAME, taken).title)
     # What they do has a name: more of them come first all the same.
     decodes = found(NAME, job(Chain((ITEM, LOOP), PIL), 0.97))
-    assert "decoding" in str(decodes.title)
+    assert "decodes" in str(decodes.title)
     assert decodes.fixes is not None
     assert "num_workers" in decodes.fixes["pytorch"].code
 

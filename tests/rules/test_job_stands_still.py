@@ -82,7 +82,7 @@ def test_a_lock_that_nobody_releases() -> None:
     finding = found(NAME, of(LOCK))
     assert finding.severity is Severity.HIGH
     assert finding.gain is None
-    assert finding.title == "The job stands still: it waits for a lock, a queue or another thread"
+    assert finding.title == "The job is stuck: it waits for a lock, a queue or another thread"
     assert [(p.file, p.line) for p in finding.where] == [("/job/train.py", 30)]
 
 
@@ -155,7 +155,7 @@ def test_a_gpu_that_only_polls_for_others_does_nothing() -> None:
 def test_workers_of_a_loader_that_stand_are_named_too() -> None:
     helper = Stand(200, None, Chain((CodeLine("/job/data.py", 70, "fetch"),)), 290.0, 1.0)
     finding = found(NAME, of(LOADER, helpers=(helper,)))
-    assert finding.title == "The job stands still: a worker of its loader waits"
+    assert finding.title == "The job is stuck: a worker of its loader waits"
     assert names(finding.where) == ["fetch", "train"]
     assert "the next batch" in str(found(NAME, of(LOADER)).title)
 
@@ -251,7 +251,7 @@ def test_who_sleeps_while_the_others_wait_does_not_do_so_on_purpose(tmp_path: Pa
     asleep = Chain((CodeLine(str(file), 2, "<module>"),))
     assert found(NAME, of(asleep)).severity is Severity.LOW
     finding = found(NAME, of(BARRIER, asleep))
-    assert finding.title == "The job stands still: rank 1 sleeps"
+    assert finding.title == "The job is stuck: rank 1 sleeps"
     assert finding.severity is Severity.HIGH
 
 
@@ -314,7 +314,7 @@ def test_the_rank_that_has_begun_fewer_collectives_is_who_is_missing() -> None:
     finding = found(
         NAME, replace(still, job=replace(still.job, standstill=replace(before, stands=alike)))
     )
-    assert finding.title == "The job stands still: rank 0 waits for other processes of the job"
+    assert finding.title == "The job is stuck: rank 0 waits for other processes of the job"
 
 
 @pytest.mark.parametrize("seconds", [9.0, 30.0, 5000.0])

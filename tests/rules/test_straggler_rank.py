@@ -107,7 +107,7 @@ LATE = {COMPUTES: 0.5, DECODES: 0.45, WAITS: 0.05}
 
 def test_the_rank_that_makes_the_other_wait_is_named_with_its_line() -> None:
     finding = found(NAME, of(rank(0, VICTIM), rank(1, LATE)))
-    assert finding.title == "Rank 1 comes last and the other one waits: libraries in decode"
+    assert finding.title == "Rank 1 is late, the other one waits: libraries in decode"
     assert [(x.file, x.line) for x in finding.where][:1] == [("/job/data.py", 12)]
     assert finding.gain is not None
     # Half of what it has more, where its work is divided; all of it at most.
@@ -123,7 +123,7 @@ def test_one_of_four_that_reads_its_files_while_the_others_stand_in_a_collective
     late = {COMPUTES: 0.3, READS_DISK: 0.6, REDUCES: 0.1}
     finding = found(NAME, of(rank(0, fast), rank(1, fast), rank(2, late), rank(3, fast)))
     assert finding.title is not None
-    assert finding.title.startswith("Rank 2 comes last and the others wait")
+    assert finding.title.startswith("Rank 2 is late, the others wait")
     assert finding.gain is not None
     assert finding.gain.low == pytest.approx(0.75 * 0.6, abs=0.08)
     assert finding.fixes is not None

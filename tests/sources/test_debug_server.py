@@ -107,7 +107,7 @@ def test_of_nccl_the_rank_without_an_open_one_is_missing() -> None:
     with serving(pages) as url:
         finding = found(url)
     assert finding.found.title == (
-        "The job stands still: rank 1 has begun nothing after collective #41"
+        "The job is stuck: rank 1 has begun nothing after collective #41"
     )
     assert finding.severity is Severity.HIGH
     # First that of the rank that is missing.
@@ -124,7 +124,7 @@ def test_a_rank_that_does_not_answer_is_named_and_nobody_is_asked_for_lines() ->
     waits = recorder(began(42))
     with serving({NCCL: page(waits, FAILED, waits), OTHERS: page(*[FAILED] * 3)}) as url:
         finding = found(url)
-    assert finding.found.title == "The job stands still: rank 1 does not answer"
+    assert finding.found.title == "The job is stuck: rank 1 does not answer"
     said = {each.name: each.value for each in finding.found.evidence}
     assert said["ranks that were looked at"] == "2 of 3, without rank 1"
     assert said["rank 1 does not answer"] == "TimeoutError"

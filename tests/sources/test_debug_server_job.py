@@ -59,7 +59,7 @@ def test_its_server_names_the_missing_rank_and_its_line(
     assert process.returncode == 0
     (found,) = (x.found for x in diagnose(window).findings if x.rule.id == "job_stands_still")
     assert found.title == (
-        "The job stands still: rank 0 has begun nothing after gloo:all_reduce #30 of Float 1024x2"
+        "The job is stuck: rank 0 has begun nothing after gloo:all_reduce #30 of Float 1024x2"
     )
     assert [(Path(x.file).name, x.line) for x in found.where[:1]] == [("train.py", 15)]
     said = {each.name: each.value for each in found.evidence}

@@ -61,7 +61,7 @@ def test_the_rank_that_began_fewer_is_missing(form: str, tmp_path: Path) -> None
     window = of_dumps(dumps_of(tmp_path), "dumps")
     (finding,) = (x for x in diagnose(window).findings if x.rule.id == "job_stands_still")
     assert finding.found.title == (
-        "The job stands still: rank 2 has begun nothing after nccl:all_reduce #41 of Float 1024x2"
+        "The job is stuck: rank 2 has begun nothing after nccl:all_reduce #41 of Float 1024x2"
     )
     assert finding.severity == "high"
     assert finding.found.where[0].file == "/job/train.py"
