@@ -45,7 +45,7 @@ def test_its_title_is_one_clause_that_fits_a_terminal(rule: Rule) -> None:
     assert not rule.title.endswith(".")
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@RULES
 def test_it_has_a_test_of_its_own(rule: Rule) -> None:
     assert (Path(__file__).parent / f"test_{rule.id}.py").is_file()
 
