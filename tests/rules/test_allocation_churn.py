@@ -27,14 +27,18 @@ from whyidle.monitor.signals.window import Window
 NAME = "allocation_churn"
 # By framework: what stands before the fix's code, and what must hold after it.
 FIXES = {
-    "pytorch": (
-        """
-import torch
-batch_size, longest, device, sums = 2, 8, "cpu", []
-batches = [[torch.ones(3), torch.ones(5)], [torch.ones(1), torch.ones(2)]]
-def train(x): sums.append((x.sum().item(), x.data_ptr()))
+    **dict.fromkeys(
+        ("pytorch", "jax"),
+        (
+            """
+import numpy as np
+batch_size, longest, batches, sums = 2, 3, [1, 2], []
+def train(rows, mask):
+    sums.append((mask.sum(), mask.ctypes.data))
+    mask[:] = 0
 """,
-        "assert [s for s, _ in sums] == [8.0, 3.0] and len({at for _, at in sums}) == 1",
+            "assert [s for s, _ in sums] == [6.0, 6.0] and len({at for _, at in sums}) == 1",
+        ),
     ),
     "flux": (
         """
@@ -48,9 +52,16 @@ train(x) = push!(seen, (sum(x), pointer(x)))
 TORCH = {"torch": {"backend": "cpu"}}
 
 
-def on_cpu(pages_per_step: float, **job: object):  # type: ignore[no-untyped-def]
-    means = {m.JOB_MINOR_FAULTS: pages_per_step * 20, m.JOB_STEPS: 20.0, m.JOB_CPU: 1.0}
-    return window(means=means, facts=TORCH, **job)
+# What a tenth of the CPU time goes into, at the least that a page costs.
+PAGES = 0.1 / 0.8e-6
+
+
+def on_cpu(pages: float, cores: float = 1.0, facts=TORCH, **job: object):  # type: ignore[no-untyped-def]
+    return window(means={m.JOB_MINOR_FAULTS: pages, m.JOB_CPU: cores}, facts=facts, **job)
+
+
+def at(file: Path, *shares: float) -> tuple[SourceLine, ...]:
+    return tuple(SourceLine(str(file), n, "train", each) for n, each in enumerate(shares, 1))
 
 
 def in_julia(allocated: float | None, pages: float, cores: float = 1.0) -> Window:
@@ -80,30 +91,57 @@ def test_a_julia_whose_version_is_not_known_is_not_judged() -> None:
     assert cannot_judge(NAME, in_julia(None, 200_000))
 
 
-def test_a_step_that_takes_much_new_memory() -> None:
-    finding = found(NAME, on_cpu(8_192))
-    assert finding.gain is not None
-    assert finding.gain.low == pytest.approx(8_192 * 20 * 0.8e-6)
-    assert finding.gain.high == pytest.approx(8_192 * 20 * 2.0e-6)
-    assert finding.evidence[0].value == 8_192 * 4096
+@pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow", None])
+def test_pages_that_the_kernel_hands_out_anew(framework: str | None) -> None:
+    facts = {} if framework is None else {framework: {"backend": "cpu"}}
+    for cores in (1.0, 1.6):
+        finding = found(NAME, on_cpu(PAGES * cores, cores, facts))
+        assert finding.gain is not None
+        assert finding.gain.low == pytest.approx(0.1)
+        assert finding.gain.high == pytest.approx(0.1 * 2.5 / 0.8)
+        assert finding.fixes is not None
+        assert all(
+            "MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0" in x.code for x in finding.fixes.values()
+        )
 
 
-def test_it_is_no_more_than_the_lines_that_make_tensors_take(tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text("x = torch.zeros(9)\nloss.backward()\n")
-    lines = (SourceLine(str(file), 2, "train", 0.8), SourceLine(str(file), 1, "train", 0.2))
-    finding = found(NAME, on_cpu(8_192, lines=lines, looks=10**9))
-    assert finding.gain is not None
-    assert finding.gain.high == pytest.approx(0.2, abs=0.001)
+# Pages and cores, as this machine counted them: kernel time over CPU time before, and what the
+# advice gave back of it.
+@pytest.mark.parametrize(
+    ("pages", "cores", "gave"),
+    [
+        pytest.param(121_752, 1.0, 1 - 122.0 / 161.6, id="objax: a ResNet in one compiled step"),
+        pytest.param(236_790, 1.0, 1 - 62.4 / 121.3, id="Keras on JAX: convolutions"),
+        pytest.param(429_400, 1.0, 1 - 5.2 / 37.3, id="JAX: one large array"),
+        pytest.param(270_600, 1.0, 1 - 71.9 / 115.8, id="JAX: a scan over 200 steps"),
+        pytest.param(260_900, 1.0, 1 - 7.3 / 14.9, id="NumPy: arrays of 4 MB"),
+    ],
+)
+def test_the_range_holds_what_was_measured(pages: float, cores: float, gave: float) -> None:
+    gain = found(NAME, on_cpu(pages, cores)).gain
+    assert gain is not None
+    assert gain.low <= gave <= gain.high
 
 
-def test_pages_of_ordinary_training() -> None:
-    assert is_silent(NAME, on_cpu(1200))
+@pytest.mark.parametrize(
+    ("pages", "cores"),
+    [
+        pytest.param(24_000, 1.0, id="ordinary training"),
+        pytest.param(5, 1.0, id="files read into one buffer, or threads that hand on a lock"),
+        pytest.param(33_000, 1.0, id="a file that is mapped anew in each step"),
+        pytest.param(PAGES, 8.0, id="spread over many cores"),
+    ],
+)
+def test_healthy_jobs(pages: float, cores: float) -> None:
+    assert is_silent(NAME, on_cpu(pages, cores))
 
 
 def test_pages_that_are_kept_are_another_fault() -> None:
-    rising = Trend(1e9, 60e9, 16_384 * 20 * 4096, 1.0)
-    assert is_silent(NAME, on_cpu(16_384, trends={m.JOB_RSS: rising}))
+    rising = Trend(1e9, 60e9, PAGES * 4096, 1.0)
+    assert is_silent(NAME, on_cpu(PAGES, trends={m.JOB_RSS: rising}))
+    # As a job starts it takes pages that stay, and some that do not.
+    assert is_silent(NAME, on_cpu(1.4 * PAGES, trends={m.JOB_RSS: rising}))
+    assert found(NAME, on_cpu(2 * PAGES, trends={m.JOB_RSS: rising})).gain is not None
 
 
 def test_a_gpu_that_waits_for_the_allocator() -> None:
@@ -126,8 +164,6 @@ def test_traces_whose_memory_is_cached(trace: str) -> None:
 def test_nothing_measured() -> None:
     assert cannot_judge(NAME, window(facts=TORCH))
     assert cannot_judge(NAME, window(answer({Slice.COMPUTE: 1.0}), facts=TORCH))
-    without_steps = {m.JOB_MINOR_FAULTS: 1e6, m.JOB_CPU: 1.0}
-    assert cannot_judge(NAME, window(facts=TORCH, means=without_steps))
 
 
 def test_the_recorded_pair() -> None:
@@ -150,28 +186,28 @@ def test_on_a_gpu_the_advice_is_of_the_caching_allocator() -> None:
     exec(fix.code, {"torch": torch, "batches": [1], "train": print})
 
 
-def test_only_lines_that_make_tensors_are_named(tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text("x = torch.zeros(9)\nloss.backward()\n")
-    lines = (SourceLine(str(file), 2, "train", 0.5), SourceLine(str(file), 1, "train", 0.5))
-    assert [place.line for place in found(NAME, on_cpu(16_384, lines=lines)).where] == [1]
-
-
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_arrays_in_huge_pages_show_in_the_samples(tmp_path: Path, framework: str) -> None:
     file = tmp_path / "train.py"
     file.write_text("mask = np.ones((64, 100_000))\nloss = step(mask)\nn = np.zeros(3)\n")
-    makes, steps = (CodeLine(str(file), line, "train") for line in (1, 2))
-    ones = CodeLine("/env/lib/python3.11/site-packages/numpy/_core/numeric.py", 233, "ones")
     facts = {framework: {"backend": "cpu"}}
-    much = stacks((ones, (makes,), 300), (steps, (steps,), 700))
-    finding = found(NAME, window(facts=facts, stacks=much))
+    finding = found(NAME, window(facts=facts, lines=at(file, 0.3, 0.7), looks=1000))
     assert [place.line for place in finding.where] == [1]
     assert finding.gain is not None
     assert finding.gain.low < 0.15
     assert finding.gain.high > 0.3
-    little = stacks((ones, (makes,), 50), (steps, (steps,), 950))
-    assert not isinstance(judge(NAME, window(facts=facts, stacks=little)), Found)
+    little = window(facts=facts, lines=at(file, 0.05, 0.95), looks=1000)
+    assert not isinstance(judge(NAME, little), Found)
+
+
+def test_lines_know_the_cure_of_what_they_take(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("mask = torch.ones(9)\nloss.backward()\n")
+    lines = at(file, 0.3, 0.7)
+    some = on_cpu(PAGES, lines=lines, looks=1000)
+    assert [place.line for place in found(NAME, some).where] == [1]
+    # All the rest is made by operators.
+    assert not found(NAME, on_cpu(5 * PAGES, lines=lines, looks=1000)).where
 
 
 @pytest.mark.parametrize(("used", "least"), [(0.1, 0.1), (1.0, 0.0)])
