@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.code import environments
-from whyidle.monitor.code.source import called_in, dotted, is_generator, nodes_at, tree_of
-from whyidle.monitor.code.trains import trains
+from whyidle.monitor.code.source import called_in, dotted, is_generator, nodes_at, tree_of, written
+from whyidle.monitor.code.trains import is_learned_from, trains
+from whyidle.monitor.runs.stacks import CodeLine
 
 NO_GRADIENTS: Final = frozenset({"no_grad", "inference_mode"})
 # Who does this trains, or plays in an environment.
 _TRAINS: Final = frozenset({"backward", "zero_grad", "step"})
 # What is due after so long, too, is due every few steps.
 _CLOCKS: Final = frozenset({"time", "monotonic", "perf_counter", "time_ns", "monotonic_ns"})
+# What only a model has, and what a call says that runs one as it is evaluated.
+_OF_MODELS: Final = frozenset({"train", "eval", "parameters", "state_dict", "zero_grad", "compile"})
+_EVALUATES: Final = {"train": False, "training": False, "is_training": False, "deterministic": True}
+_SCOPES: Final = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While, ast.GeneratorExp, ast.ListComp)
 
 
@@ -67,6 +73,7 @@ def blocks(file: str) -> Iterator[Block]:
                     yield Block(file, node.body[number + 1 :], due=True)
         if _only_evaluates(node):
             yield Block(file, node.body, due=False)
+    yield from () if tree is None else _evaluations(file, tree)
 
 
 def _counts(test: ast.expr) -> bool:
@@ -82,6 +89,71 @@ def _only_evaluates(function: ast.FunctionDef) -> bool:
     last = {name.rpartition(".")[2] for name in names}
     loops = any(isinstance(node, _LOOPS) for each in function.body for node in ast.walk(each))
     return loops and "eval" in last and bool(last & NO_GRADIENTS) and not last & _TRAINS
+
+
+def _evaluations(file: str, tree: ast.Module) -> Iterator[Block]:
+    """Yield what lies between the lines of a training, runs a model there, and teaches it nothing.
+
+    What a teacher or a target network says is learned from, and who plays learns of that later.
+    """
+    names = (name.rpartition(".") for name in called_in([tree]))
+    models = {owner for owner, _, method in names if owner and method in _OF_MODELS}
+    for scope in ast.walk(tree):
+        if not isinstance(scope, _SCOPES):
+            continue
+        passes = Counter(
+            written(node)
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Call) and dotted(node.func) in models
+        )
+        some = list(_stretches(scope.body, passes))
+        if not some or not trains(file, scope.body) or environments.plays(file, scope.body):
+            continue
+        for body in some:
+            block = Block(file, body, due=False)
+            lines = (CodeLine(file, line, "") for line in block.lines)
+            if not block.trains and not any(map(is_learned_from, lines)):
+                yield block
+
+
+def _stretches(body: Sequence[ast.stmt], passes: Counter[str]) -> Iterator[Sequence[ast.stmt]]:
+    """Yield statements in a row that run a model without gradients, or as it is evaluated.
+
+    ``passes``: calls of models, and how often. The batch that is trained on needs the mode of one.
+    """
+    for number, each in enumerate(body):
+        if isinstance(each, (*_SCOPES, ast.ClassDef)):
+            continue
+        heads = [x.context_expr for x in each.items] if isinstance(each, ast.With) else []
+        names = {name.rpartition(".")[2] for name in called_in(heads)}
+        if "GradientTape" in names:
+            continue
+        match each:
+            case ast.Expr(ast.Call(func=ast.Attribute(value=model, attr="eval"), args=[])):
+                back = f"{written(model)}.train"
+                rest = body[number + 1 :]
+                ends = (n for n, x in enumerate(rest) if back in called_in([x]))
+                stretch = rest[: next(ends, len(rest))]
+                if written(model) in called_in(stretch):
+                    yield stretch
+            case ast.With() if names & NO_GRADIENTS and any(
+                passes[written(node)] == 1 for node in ast.walk(each) if isinstance(node, ast.Call)
+            ):
+                yield [each]
+            case ast.Assign() | ast.Expr() if any(map(_says_so, ast.walk(each))):
+                yield [each]
+        for inner in ("body", "orelse", "finalbody"):
+            yield from _stretches(getattr(each, inner, ()), passes)
+
+
+def _says_so(node: ast.AST) -> bool:
+    """Tell whether a call runs a model as it is evaluated."""
+    return isinstance(node, ast.Call) and any(
+        isinstance(each.value, ast.Constant)
+        and each.arg in _EVALUATES
+        and each.value.value is _EVALUATES[each.arg]
+        for each in node.keywords
+    )
 
 
 @lru_cache(maxsize=256)

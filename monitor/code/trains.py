@@ -108,7 +108,7 @@ def _says_so(call: ast.Call) -> bool:
     owner, _, function = callee(call).rpartition(".")
     if not _BY_NAME.fullmatch(function) or _ABOUT.fullmatch(function):
         return False
-    if function == "update":
+    if function in {"update", "update_state"}:
         return not owner or _LEARNERS.fullmatch(owner) is not None
     # To set a mode is no training.
     return function != "train" or not _sets_a_mode(call, owner)
@@ -171,13 +171,7 @@ def is_learned_from(line: CodeLine) -> bool:
     if scope is None:
         return False
     inside = list(ast.walk(scope))
-    roots = [
-        call.func.value
-        for call in inside
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "backward"
-    ]
+    roots = [root for node in inside for root in _taught_by(node, partial(functions, line.file))]
     if any(x.lineno <= line.line <= (x.end_lineno or x.lineno) for x in roots):
         return True
     if all(x.lineno < line.line for x in roots):
@@ -191,6 +185,18 @@ def is_learned_from(line: CodeLine) -> bool:
         assigned = [x for x in assigned if x not in made]
         wanted |= variables(*(x.value for x in made))
     return False
+
+
+def _taught_by(node: ast.AST, named: Named) -> list[ast.expr]:
+    """Return what one piece of code learns from."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=loss, attr="backward")):
+            return [loss]
+        case ast.Call(func=ast.Attribute(attr="gradient"), args=[loss, *_]):
+            return [loss]
+        case ast.Assign(value=ast.Call(args=given)) if any(_renewed(node, named)):
+            return given
+    return []
 
 
 def _targets(node: ast.Assign | ast.AugAssign) -> set[str]:

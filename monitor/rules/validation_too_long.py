@@ -3,10 +3,12 @@
 ## What it sees
 Stack samples of the main thread in an evaluation: the loops of Lightning, transformers and Keras
 for it, a function of yours that sets the model to `eval()` and goes through batches without
-gradients, and what stands without gradients behind `if step % 500 == 0`. A function that is only
-named after it counts if the framework does most of its work, and so does whatever else is due every
-few steps, runs the model and learns nothing: scores on all samples, or pictures to look at. What
-the job's own code marks comes first: a callback of ours in a trainer, or
+gradients, and what stands without gradients behind `if step % 500 == 0`. Between the lines that
+train also what follows `model.eval()`, runs a model under `torch.no_grad()` on other data, or says
+`train=False`, `training=False` or `deterministic=True`: where nothing learns from it. A function
+that is only named after it counts if the framework does most of its work, and so does whatever else
+is due every few steps, runs the model and learns nothing: scores on all samples, or pictures to
+look at. What the job's own code marks comes first: a callback of ours in a trainer, or
 `whyidle.monitor.phase("validation")`. It counts the times that this happened while it watched; a
 validation that did not fall into that is not judged.
 
