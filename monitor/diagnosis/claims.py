@@ -63,25 +63,36 @@ def account(window: Window) -> tuple[Row, ...]:
 
 def about(rows: Sequence[Row], found: Found) -> list[int]:
     """Return the numbers of the rows that a finding is about."""
+    under, beyond = _about(rows, found)
+    return [*under, *beyond]
+
+
+def _about(rows: Sequence[Row], found: Found) -> tuple[list[int], list[int]]:
+    """Return the rows under its lines, and those of its slice where it is about more."""
     lines = _places(found.where)
     named = [n for n, row in enumerate(rows) if row.host in found.rows]
     under = named or [n for n, row in enumerate(rows) if row.at & lines]
     high = 0.0 if found.gain is None else found.gain.high
     if under and sum(rows[n].share for n in under) >= MOST_OF * high:
-        return under
+        return under, []
     # What it is about is not where the thread stood.
-    return list({*under, *(n for n, row in enumerate(rows) if row.of is found.slice)})
+    return under, [n for n, row in enumerate(rows) if row.of is found.slice and n not in under]
 
 
 def claimed(rows: Sequence[Row], found: Found) -> Claim:
     """Return how much of which rows may come back; lines and slices for what no row has."""
-    most = 0.0 if found.gain is None else found.gain.high
-    shares: dict[Key, float] = {n: rows[n].share for n in about(rows, found)}
-    if not shares:
+    left = 0.0 if found.gain is None else found.gain.high
+    groups: list[dict[Key, float]] = [{n: rows[n].share for n in x} for x in _about(rows, found)]
+    if not any(groups):
         alone: list[Key] = [*_places(found.where)] or ([found.slice] if found.slice else [])
-        shares = dict.fromkeys(alone, most / max(1, len(alone)))
-    whole = sum(shares.values())
-    return {key: share * min(1.0, most / whole) for key, share in shares.items()} if whole else {}
+        groups = [dict.fromkeys(alone, left / max(1, len(alone)))]
+    claim: Claim = {}
+    for shares in groups:
+        whole = sum(shares.values())
+        part = min(1.0, left / whole) if whole else 0.0
+        claim |= {key: share * part for key, share in shares.items() if part}
+        left -= part * whole
+    return claim
 
 
 def _places(where: Sequence[Place]) -> set[At]:

@@ -272,6 +272,7 @@ def test_a_machine_that_was_busier_for_one_of_them_leaves_all_uncertain() -> Non
 def starved(*, own: float, busy: float, waiting: float = 0.0) -> Side:
     """A job that waits for cores, of which it takes some itself, and all programs a share."""
     means = {m.JOB_MAIN_THREAD_WAIT: 0.3, m.JOB_CPU: own, m.HOST_CORES: 8.0, m.HOST_CPU: busy}
+    means |= {m.PROCESS_CPU: own, m.JOB_MAIN_THREAD: 0.7}
     return recorded(noisy(20), means | {m.JOB_WAITING_THREADS: waiting})
 
 

@@ -313,7 +313,7 @@ def test_a_folder_of_images_without_workers() -> None:
     means = {m.JOB_LOADER_WAIT: 0.8, **CORES}
     finding = found(NAME, window(means=means, inside=True, facts=loader(0), stacks=decodes))
     assert finding.title is not None
-    assert "decoding" in finding.title
+    assert "decodes" in finding.title
     # Workers divide it: they stay the first cure.
     assert finding.fixes is not None
     fix = finding.fixes["pytorch"]
@@ -374,7 +374,7 @@ def test_texts_that_workers_tokenise_as_they_come() -> None:
     at = Chain((line, LOOP), tokens, asked)
     finding = found(NAME, fed_by(works(at), works(at), wait=0.3))
     assert finding.title is not None
-    assert "tokenising" in finding.title
+    assert "tokenizes" in finding.title
     assert (finding.where[0].line, finding.where[0].function) == (40, "collate")
 
 
@@ -559,7 +559,7 @@ def fed_by_threads(threads: StackSamples, **more: Any) -> Window:
 def test_a_queue_that_threads_of_the_process_fill() -> None:
     decodes = of_chains((Chain((FEED,), PIL), 60, 0, 0))
     finding = found(NAME, fed_by_threads(decodes))
-    assert "decoding" in str(finding.title)
+    assert "decodes" in str(finding.title)
     assert [(p.line, p.function) for p in finding.where] == [(20, "feed_batches"), (40, "main")]
     assert finding.gain is not None
     # The GPU was busy meanwhile: the host runs ahead of it, and waits for nothing that costs.

@@ -276,6 +276,7 @@ def test_a_job_that_moves_is_silent_and_one_that_nobody_sampled_is_not_judged() 
 def test_a_job_that_stands_lacks_no_cores() -> None:
     means = {
         m.JOB_MAIN_THREAD_WAIT: 0.3, m.HOST_CPU: 1.0, m.HOST_CORES: 8.0, m.JOB_CPU: 0.1,
+        m.PROCESS_CPU: 0.1, m.JOB_MAIN_THREAD: 0.1,
     }  # fmt: skip
     window_ = of(LOCK)
     crowded = replace(window_, job=replace(window_.job, means=means))
@@ -344,6 +345,7 @@ def test_a_worker_that_is_stopped_is_named() -> None:
 def test_what_a_stopped_job_seems_to_lack_is_no_finding_beside_it() -> None:
     means = {
         m.JOB_MAIN_THREAD_WAIT: 0.3, m.HOST_CPU: 1.0, m.HOST_CORES: 8.0, m.JOB_CPU: 0.1,
+        m.PROCESS_CPU: 0.1, m.JOB_MAIN_THREAD: 0.1,
     }  # fmt: skip
     stopped = window(stopped=Stopped((7,), 0, 60.0), pid=7, means=means)
     assert [each.rule.id for each in diagnose(stopped).findings] == [NAME]

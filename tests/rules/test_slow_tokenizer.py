@@ -36,7 +36,7 @@ SERVES = "def reply(request):\n    ids = encode(request.text)\n    return model(
 def test_a_tokenizer_in_python(library: tuple[str, str], tmp_path: Path) -> None:
     inside = f"{LIB}/{library[0]}", library[1]
     finding = found(NAME, of_rows(written(tmp_path, SERVES), [(2, inside, 300), (3, TORCH, 700)]))
-    assert finding.title == "Tokenising on the host takes 30% of the main thread's time"
+    assert finding.title == "Tokenizing on the host takes 30% of the main thread's time"
     assert finding.where[0].line == 2
     assert finding.gain is not None
     assert 0.2 < finding.gain.low < 0.3 < finding.gain.high < 0.34
@@ -107,7 +107,7 @@ def test_a_tokenizer_of_ones_own(places: list[tuple[int, str]], tmp_path: Path) 
     finding = found(NAME, watched)
     assert finding.confidence is Confidence.HINTED
     assert finding.where[0].line == 9
-    assert finding.title == "Tokenising on the host takes 60% of the main thread's time"
+    assert finding.title == "Tokenizing on the host takes 60% of the main thread's time"
     # A loop over the words of a text is none over the samples of a batch.
     assert [each.rule.id for each in diagnose(watched).findings] == [NAME]
 
