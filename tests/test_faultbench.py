@@ -24,7 +24,7 @@ from benchmarks.faultbench.mutations import MUTATIONS, Insert, Mutation
 from benchmarks.faultbench.program import MARK, NotApplicable, Program, families
 from benchmarks.faultbench.recordings import NAME
 from benchmarks.faultbench.report import of_rows, tables
-from benchmarks.faultbench.truth import compared, is_fault, is_harmless, is_settled
+from benchmarks.faultbench.truth import compared, is_fault, is_harmless, is_settled, own
 from whyidle.monitor import rules
 
 FOLDER = Path(fit.__file__).parent
@@ -57,9 +57,24 @@ def test_each_case_is_a_program_and_knows_the_lines_of_its_fault() -> None:
 def test_each_fault_has_a_place_somewhere_and_names_rules_that_there_are() -> None:
     placed = Counter(case.fault for case in cases())
     # No family donates buffers yet.
-    assert {mutation.name for mutation in MUTATIONS} - placed.keys() <= {"not_donated"}
-    named = {name for mutation in MUTATIONS for name in mutation.faults}
+    faults = {mutation.name for mutation in MUTATIONS if not mutation.cures}
+    assert faults - placed.keys() <= {"not_donated"}
+    named = {
+        name for each in MUTATIONS for name in (*each.faults, *([each.cures] if each.cures else ()))
+    }
     assert named <= rules.load().keys()
+
+
+def test_what_a_healthy_program_has_too_is_right_first_where_its_cure_gives_more() -> None:
+    case = next(case for case in cases(["flax_nnx_mlp"]) if case.fault == "nans_left_on")
+    ((rule, cured),) = case.cured
+    assert (
+        cured.program().environment.items()
+        >= next(m for m in MUTATIONS if m.cures).environment.items()
+    )
+    # The mutant is the faster of the two.
+    assert own(case, {cured.id: {"gain": [0.5, 0.8, 1.0]}}) == {rule: [1.0, 1.25, 2.0]}
+    assert own(case, {}) == {}
 
 
 def test_cases_are_drawn_by_their_names_alone() -> None:
@@ -361,7 +376,7 @@ def test_the_published_results_are_what_the_rules_say_of_the_recordings(case: Ca
     truths = json.loads((FOLDER / "truth.json").read_text())
     healthy = {"gain": [1.0, 1.0, 1.0]}
     truth = truths.get(case.id, healthy) if case.fault != HEALTHY else healthy
-    row = judged(case, RECORDINGS / NAME.format(case.id), truth)
+    row = judged(case, RECORDINGS / NAME.format(case.id), truth, own(case, truths))
     published = next(row for row in results if row["case"] == case.id)
     assert json.loads(json.dumps(row)) == published, "type: python -m benchmarks.faultbench judge"
 

@@ -3,8 +3,8 @@
 Truth, recording and judgement of a case are kept apart, so that a changed rule is judged on all
 recordings in minutes. Whatever is there is not made again: a run that was cut goes on.
 
-Run: .venv/bin/python -m benchmarks.faultbench [truth] [record] [judge] [--family F] [--fault M]
-     [--sample N] [--side S] [--due N] [--anew] [--report]
+Run: .venv/bin/python -m benchmarks.faultbench [truth] [record] [own] [judge] [--family F]
+     [--fault M] [--sample N] [--side S] [--due N] [--anew] [--report]
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.faultbench.jobs import Failed
 from benchmarks.faultbench.judge import judged
 from benchmarks.faultbench.recordings import NAME, record
 from benchmarks.faultbench.report import scored, tables
-from benchmarks.faultbench.truth import is_fault, measured
+from benchmarks.faultbench.truth import is_fault, measured, own
 
 HERE: Final = Path(__file__).parent
 TRUTH: Final = HERE / "truth.json"
@@ -33,7 +33,7 @@ RESULTS: Final = HERE / "results.json"
 # The same cases, judged by the rules of before.
 BEFORE: Final = HERE / "before.json"
 REASONS: Final = HERE / "reasons.toml"
-STAGES: Final = ("truth", "record", "judge")
+STAGES: Final = ("truth", "record", "own", "judge")
 # So many programs stand still in memory while one runs.
 AT_ONCE: Final = 8
 
@@ -103,8 +103,24 @@ def measure_due(chosen: list[Case], most: int) -> list[Case]:
     return [c for c in chosen if is_fault(known.get(c.id, {}).get("gain", (1.0, 1.0)))]
 
 
-def _row(case: Case, path: Path, truth: dict[str, Any]) -> dict[str, Any]:
-    return judged(case, path, truth)
+def measure_own(chosen: list[Case], *, anew: bool) -> None:
+    """Measure what curing a fault gives that was found before the one that was put in."""
+    ids = {case.id: case for case in chosen}
+    for row in _read(RESULTS)["cases"]:
+        case = ids.get(row["case"])
+        if case is None or not row["is_fault"] or row["right_first"] or not row["found"]:
+            continue
+        for rule, cured in case.cured:
+            if row["found"][0][0] == rule and (anew or cured.id not in _read(TRUTH)):
+                found = measured([Case(case.family, HEALTHY, case.scale, 0), cured])
+                _write(TRUTH, _read(TRUTH) | found)
+                print(f"{cured.id}: {found}", flush=True)
+
+
+def _row(
+    case: Case, path: Path, truth: dict[str, Any], gives: dict[str, list[float]]
+) -> dict[str, Any]:
+    return judged(case, path, truth, gives)
 
 
 def judge(chosen: list[Case], recordings: Path) -> Iterator[dict[str, Any]]:
@@ -115,7 +131,7 @@ def judge(chosen: list[Case], recordings: Path) -> Iterator[dict[str, Any]]:
         truth = known.get(case.id, {"gain": [1.0, 1.0, 1.0]} if case.fault == HEALTHY else {})
         path = recordings / NAME.format(case.id)
         if path.exists() and "gain" in truth:
-            there.append((case, path, truth))
+            there.append((case, path, truth, own(case, known)))
     with ProcessPoolExecutor() as pool:
         yield from pool.map(_row, *zip(*there, strict=True)) if there else ()
 
@@ -200,6 +216,8 @@ def do(given: argparse.Namespace, chosen: list[Case]) -> None:
         measure(chosen, anew=given.anew)
     if "record" in given.stage:
         watch(watched, given.recordings, anew=given.anew)
+    if "own" in given.stage:
+        measure_own(chosen, anew=given.anew)
     if "judge" in given.stage:
         whole = not (given.family or given.fault or given.sample or given.side)
         report(list(judge(chosen, given.recordings)), whole=whole)

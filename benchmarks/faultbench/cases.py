@@ -50,6 +50,13 @@ class Case:
         """The fault that is put in."""
         return next((m for m in MUTATIONS if m.name == self.fault), None)
 
+    @property
+    def cured(self) -> Iterator[tuple[str, Case]]:
+        """The healthy program of the same size without a fault that it has, and which that is."""
+        for mutation in MUTATIONS:
+            if mutation.cures:
+                yield mutation.cures, Case(self.family, mutation.name, self.scale, 0)
+
     def program(self) -> Program:
         """Return its source, fault and all."""
         program = Program.of_family(self.family)
@@ -108,7 +115,7 @@ def cases(only: Sequence[str] = (), faults: Sequence[str] = ()) -> Iterator[Case
             if not faults or HEALTHY in faults:
                 yield _case(family, HEALTHY, scale)
         for mutation in MUTATIONS:
-            if faults and mutation.name not in faults:
+            if mutation.cures or (faults and mutation.name not in faults):
                 continue
             case = _case(family, mutation.name, SCALES[_drawn("scale", family, mutation.name) % 4])
             try:

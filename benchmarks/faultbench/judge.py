@@ -26,15 +26,22 @@ UNKNOWN: Final = 0.15
 OUTSIDE: Final = 2 / 0.2
 
 
-def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of one case."""
+def judged(
+    case: Case, recording: Path, truth: Mapping[str, Any], own: Mapping[str, Sequence[float]]
+) -> dict[str, Any]:
+    """Return the row of one case.
+
+    ``own``: what the cure of a fault gives that its healthy twin has too, by the rule about it.
+    """
     folder, program, lines = written(case)
     with opened(recording) as (store, seen):
         answer = to_builtins(diagnose.as_json(diagnose.diagnose(of_run(store, "last"))))
         first_s = _first_s(store, case, seen)
     gain = truth["gain"]
     costs = case.fault != HEALTHY and is_fault(gain)
-    right = case.mutation.faults if case.mutation else ()
+    # Who has a larger fault without the one that was put in is told of that first.
+    right = [*(case.mutation.faults if case.mutation else ())]
+    right += [rule for rule, gives in own.items() if gives[1] >= gain[1]]
     found = answer["findings"]
     timed = [f for f in found if f["speedup"] or f["severity"] != "info"]
     row: dict[str, Any] = {
@@ -51,7 +58,7 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
         "found": [[f["rule"], f["severity"], f["speedup"]] for f in found],
         "unknown": _unknown(answer["budget"]),
         "unharmed": seen["unharmed"],
-        "right": list(right),
+        "right": right,
     }
     if not costs:
         return row | {"loud_false": [f["rule"] for f in found if f["severity"] in LOUD]}
@@ -69,7 +76,8 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
         "first_s": first_s,
     }  # fmt: skip
     promised = top["speedup"] if top is not None and row["right_first"] else None
-    return row | {"promised": promised, **_scored(promised, gain)}
+    gives = gain if top is None else own.get(top["rule"], gain)
+    return row | {"promised": promised, **_scored(promised, gives)}
 
 
 def _scored(promised: Sequence[float] | None, gain: Sequence[float]) -> dict[str, Any]:

@@ -63,9 +63,10 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One fault, in one spelling."""
+    """One fault, in one spelling; or the cure of one that a healthy program has."""
 
-    faults: Sequence[str]
+    faults: Sequence[str] = ()
+    cures: str | None = None
     name: str = ""
     framework: str | None = None
     insert: Sequence[Insert] = ()

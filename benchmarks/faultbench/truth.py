@@ -212,6 +212,13 @@ def _outside(count: int) -> int | None:
     return out
 
 
+def own(case: Case, known: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return what the cures of its healthy twin's own faults give, as far as it is measured."""
+    gains = {rule: known.get(cured.id, {}).get("gain") for rule, cured in case.cured}
+    # The twin was held against the cured program, which is the faster one.
+    return {rule: [1 / x for x in reversed(gain)] for rule, gain in gains.items() if gain}
+
+
 def is_fault(gain: Sequence[float]) -> bool:
     """Tell whether a fault surely costs something, and enough."""
     return gain[0] > 1 and gain[1] >= LEAST_GAIN
