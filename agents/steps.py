@@ -1,14 +1,17 @@
 """What a step is: the time between two ticks of the best source that ticks.
 
 Sources tick on the job's own threads, at the end of each step or at the beginning of each. The
-user's own marks are the best source. Optimizers tick too, each with a key of its own: where a job
-has several, as a GAN has, the slowest of them makes a whole step.
+user's own marks are the best source. What ticks has a key of its own: of several functions, or
+threads that mark steps, the slowest makes a whole step. Of several optimizers it is the one that
+steps once a batch; where no loader counts batches, the one that steps most often: an actor that is
+delayed, or a generator that waits for its critic, skips turns of the loop.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from itertools import compress
+from math import log
 from operator import sub
 from time import monotonic_ns
 
@@ -18,7 +21,7 @@ from .wire import MOST_DURATIONS, MOST_PACED, STEP_SOURCES, STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
     from typing import Any
 
 SECOND = 1_000_000_000
@@ -37,18 +40,24 @@ APART = 0
 # An optimizer rests if it is silent for so many of its own intervals and a second.
 LATE = 4
 # Optimizers that step as often as each other must not take turns: one takes over when its
-# intervals are longer by a quarter.
-SLOWER = 1.25
+# intervals are nearer to those of a step by a quarter.
+NEARER = log(1.25)
+# One that has come back may be silent for twice as long again.
+AGAIN = 2
 
 
 class _Key:
     """When one optimizer ticked."""
 
-    __slots__ = ("first", "is_apart", "last", "ticks")
+    __slots__ = ("comes_back", "first", "is_apart", "last", "patience", "ticks")
 
-    def __init__(self, moment: int) -> None:
+    def __init__(self, moment: int, *, comes_back: bool) -> None:
         self.first = self.last = moment
         self.ticks = 1
+        # Whether silences that it comes back from are part of its pace, and how long it may be
+        # silent after one: models that train in turns, some steps each, are one kind of step.
+        self.comes_back = comes_back
+        self.patience = 0
         # Some since the last one were not noted.
         self.is_apart = False
 
@@ -59,14 +68,17 @@ class _Key:
     def rests(self, now: int) -> bool:
         """Tell whether it is silent for much longer than between its ticks."""
         quiet = LATE * self.interval() + SECOND if self.ticks > 1 else QUIET_NS
-        return now - self.last > quiet
+        return now - self.last > max(quiet, self.patience)
 
     def tick(self, moment: int) -> int:
         """Note a tick, and return the time since the one before."""
         took = moment - self.last
         if self.ticks > 1 and self.rests(moment):
-            # Its interval leaves out its rests.
-            self.first, self.ticks = moment, 0
+            if self.comes_back and took < QUIET_NS:
+                self.patience = AGAIN * took
+            else:
+                # Its interval leaves out its rests.
+                self.first, self.ticks = moment, 0
         self.last = moment
         self.ticks += 1
         return took
@@ -75,8 +87,9 @@ class _Key:
         """Note ticks, and return the time before each, except across a gap."""
         if self.is_apart and moments:
             self.is_apart = False
+            # Its interval leaves out the time in which ticks were only counted.
+            self.first += moments[0] - self.last
             self.last, moments = moments[0], moments[1:]
-            self.ticks += 1
         took = list(map(sub, moments, [self.last, *moments[:-1]]))
         # No rest is shorter.
         if max(took, default=0) > SECOND:
@@ -89,7 +102,10 @@ class _Key:
 class _Source:
     """What ticked under one name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_fastest: bool) -> None:
+        # Whether those that make a step may skip turns of the loop: the fastest skips none.
+        self.is_fastest = is_fastest
+        self.others: Container[int] = ()
         # Moments and keys alternate: a tuple would be one more object for the job's garbage
         # collector to count. Twice as long as it gets, so that pairs stay pairs.
         self.ticks: deque[int] = deque(maxlen=4 * CAPACITY)
@@ -99,15 +115,17 @@ class _Source:
         self.weight = 1.0
         self._last: int | None = None
         self._keys: dict[int, _Key] = {}
-        self._slowest: int | None = None
+        self._chosen: int | None = None
+        # How often another one was chosen: its steps are not the same.
+        self.unit = 0
 
     def counts(self, now: int) -> bool:
         """Tell whether it has ticked lately."""
         if self._last is None:
             return False
         quiet = now - self._last
-        slowest = None if self._slowest is None else self._keys.get(self._slowest)
-        soon = SECOND + QUIET_STEPS * slowest.interval() if slowest is not None else QUIET_NS
+        chosen = None if self._chosen is None else self._keys.get(self._chosen)
+        soon = SECOND + QUIET_STEPS * chosen.interval() if chosen is not None else QUIET_NS
         return quiet <= min(QUIET_NS, soon)
 
     def put(self, ticks: Iterable[int], weight: float = 1.0) -> None:
@@ -115,7 +133,7 @@ class _Source:
         self.ticks.extend(ticks)
         self.weight = weight
 
-    def take(self, now: int) -> tuple[list[int], int]:
+    def take(self, now: int, batches: _Key | None) -> tuple[list[int], int]:
         """Return how long the steps since the last call took, and how many ended."""
         number = len(self.ticks) // 2
         if number > CAPACITY:
@@ -130,16 +148,16 @@ class _Source:
             if APART in moments
             else self._note_all(moments, names)
         )
-        slowest = self._choose(now)
-        if slowest is None:
+        chosen = self._choose(now, batches)
+        if chosen is None:
             return [], 0
-        ended = took.get(slowest, [])
-        return ended, len(ended) if self.weight == 1 else round(self.weight * names.count(slowest))
+        ended = took.get(chosen, [])
+        return ended, len(ended) if self.weight == 1 else round(self.weight * names.count(chosen))
 
     def last_end(self) -> int:
         """Return when the last of the steps ended that were taken."""
-        slowest = None if self._slowest is None else self._keys.get(self._slowest)
-        return 0 if slowest is None else slowest.last
+        chosen = None if self._chosen is None else self._keys.get(self._chosen)
+        return 0 if chosen is None else chosen.last
 
     def _note_rounds(self, moments: list[int], names: list[int]) -> dict[int, list[int]]:
         """Note the ticks of each round separately."""
@@ -167,7 +185,7 @@ class _Source:
         for name in some:
             its = list(compress(moments, map(name.__eq__, names))) if len(some) > 1 else moments
             if name not in self._keys:
-                self._keys[name] = _Key(its[0])
+                self._keys[name] = _Key(its[0], comes_back=self.is_fastest)
                 its = its[1:]
             took[name] = self._keys[name].tick_all(its)
         return took
@@ -178,7 +196,7 @@ class _Source:
         if key is not None:
             took.setdefault(name, []).append(key.tick(moment))
         elif len(self._keys) < MOST_KEYS or self._forget(moment):
-            self._keys[name] = _Key(moment)
+            self._keys[name] = _Key(moment, comes_back=self.is_fastest)
 
     def _forget(self, now: int) -> bool:
         """Forget keys that rest; False when there are none."""
@@ -187,14 +205,30 @@ class _Source:
             del self._keys[name]
         return bool(gone)
 
-    def _choose(self, now: int) -> int | None:
-        paces = {name: key.interval() for name, key in self._keys.items() if not key.rests(now)}
-        if paces:
-            slowest = max(paces, key=paces.__getitem__)
-            current = 0.0 if self._slowest is None else paces.get(self._slowest, 0.0)
-            if paces[slowest] > SLOWER * current:
-                self._slowest = slowest
-        return self._slowest
+    def _choose(self, now: int, batches: _Key | None) -> int | None:
+        paces = {
+            name: log(key.interval())
+            for name, key in self._keys.items()
+            if name not in self.others and key.interval() and not key.rests(now)
+        }
+        if not paces:
+            return self._chosen
+        if not self.is_fastest:
+            wanted = max(paces.values())
+        elif batches is None:
+            wanted = min(paces.values())
+        elif batches.rests(now) or not batches.interval():
+            # They say nothing for now.
+            wanted = paces.get(self._chosen or 0, min(paces.values()))
+        else:
+            wanted = log(batches.interval())
+        off = {name: abs(pace - wanted) for name, pace in paces.items()}
+        nearest = min(off, key=off.__getitem__)
+        current = None if self._chosen is None else off.get(self._chosen)
+        if current is None or current > off[nearest] + NEARER:
+            self.unit += self._chosen is not None
+            self._chosen = nearest
+        return self._chosen
 
 
 class Steps:
@@ -204,6 +238,8 @@ class Steps:
         # A tick is a moment between two steps.
         self.main_call = MainThreadCall(main)
         self._sources: dict[str, _Source] = {}
+        # When loaders gave batches, as if all of a second had come at its end.
+        self._loaded: _Key | None = None
         self._last_second = monotonic_ns()
         self._best: str | None = None
         self._total = 0
@@ -233,10 +269,15 @@ class Steps:
         found, stop = self._source(source)
         return found.put, stop
 
+    def choose_among(self, source: str, others: Container[int], *, is_fastest: bool) -> None:
+        """Let the fastest of a source count, or the slowest, and none of these others."""
+        self._sources[source].others = others
+        self._sources[source].is_fastest = is_fastest
+
     def _source(self, source: str) -> tuple[_Source, Callable[[], None]]:
         if source not in STEP_SOURCES:
             raise ValueError(source)
-        found = self._sources.setdefault(source, _Source())
+        found = self._sources.setdefault(source, _Source(is_fastest=source == "optimizer"))
         found.listeners += 1
 
         def stop() -> None:
@@ -246,9 +287,19 @@ class Steps:
 
         return found, stop
 
+    def batches(self, now: int, number: int) -> None:
+        """Note how many batches loaders gave since the last call; on the agent's thread."""
+        if number and self._loaded is None:
+            self._loaded = _Key(now, comes_back=True)
+        elif number and self._loaded is not None:
+            self._loaded.tick(now)
+            self._loaded.ticks += number - 1
+
     def second(self, now: int) -> tuple[list[Any] | None, dict[str, int | None]]:
         """Return the record and the figure of the time since the last call."""
-        took = {name: source.take(now) for name, source in list(self._sources.items())}
+        took = {
+            name: source.take(now, self._loaded) for name, source in list(self._sources.items())
+        }
         self._best = next(
             (name for name in STEP_SOURCES if name in took and self._sources[name].counts(now)),
             self._best,
@@ -262,6 +313,8 @@ class Steps:
         record = None
         if ended:
             record = ["steps", now, self._best, span, number, _evenly(sorted(ended))]
+            if unit := self._sources[self._best].unit:
+                record.append(unit)
         return record, {STEPS: self._total}
 
     def pace(self, now: int) -> list[Any] | None:

@@ -12,10 +12,12 @@ A spool is lines of JSON, each an array ``[kind, monotonic_ns, ...]``:
     ["gc", t, generation, ns, collected]        one long pause of the garbage collector, at its end
     ["stacks", t, span_ns, samples, [[count, leaf, [frame, ...], called, known, waited], ...]]
                                                 where the main thread was, every second
-    ["steps", t, source, span_ns, count, [duration_ns, ...]]
+    ["steps", t, source, span_ns, count, [duration_ns, ...], unit]
                                                 whole steps that ended during the ``span_ns`` before
                                                 t, every second; at most ``MOST_DURATIONS`` of their
-                                                durations, picked evenly from the sorted list
+                                                durations, picked evenly from the sorted list; steps
+                                                of another unit are of another kind, and the first
+                                                is left out
     ["compile", t, framework, function, ns, reason, caller, cached]
                                                 one compilation, at its end; caller is the user's
                                                 own frame or null, cached whether a cache had it

@@ -2,7 +2,7 @@
 
 A call within another's trace is part of that one's graph. Where a graph computes gradients, those
 that surely do not are no steps: what acts, scores or logs between them. Of the rest the slowest
-makes a whole step, as with optimizers.
+makes a whole step; where all compute gradients the fastest, as with optimizers.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Calls(Part):
         # The key of each before another was found to train, and whether its own graph does.
         self._own: dict[int, int] = {}
         self._judged: dict[int, GraphLook] = {}
+        # Those that are no steps beside others.
+        self._quiet: dict[int, bool] = {}
         self._policy: str | None = None
         self._sizes = (0, 0)
         ticks = [tick]
@@ -72,6 +74,8 @@ class Calls(Part):
         # While these are held none of them goes, and none of their rows.
         found = [(key, refs[0]()) for key, refs in list(self._living.items())]
         alive = [(key, each) for key, each in found if each is not None]
+        if not alive:
+            return
         for key, each in alive:
             if key not in self._judged and (graph := _graph(each)) is not None:
                 self._judged[key] = GraphLook(graph)
@@ -79,6 +83,12 @@ class Calls(Part):
         for key, _ in alive:
             quiet = trains and self._does(key) == OTHER
             self._keys[key] = QUIET if quiet else self._own[key]
+            if quiet:
+                self._quiet[key] = True
+            else:
+                self._quiet.pop(key, None)
+        surely = all(self._does(key) == TRAINS for key, _ in alive if key not in self._quiet)
+        self.context.steps.choose_among(SOURCE, self._quiet, is_fastest=trains and surely)
 
     def facts(self) -> dict[str, Any]:
         """Return how many functions run, and whether some are compiled by XLA."""
@@ -124,7 +134,7 @@ class Calls(Part):
         key = id(function)
         # What runs when it goes must be C: a line of ours there could lose a signal.
         tables: tuple[dict[int, Any], ...]
-        tables = (self._keys, self._living, self._own, self._judged)
+        tables = (self._keys, self._living, self._own, self._judged, self._quiet)
         self._keys[key] = self._own[key] = key if number <= MOST_OF_CODE else code
         self._living[key] = tuple(ref(function, partial(each.pop, key)) for each in tables)
         for each in arguments:

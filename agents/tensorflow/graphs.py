@@ -31,7 +31,8 @@ class GraphLook:
         self.does = _does(graph)
         self.products: dict[str, int] = {}
         self.devices: set[str] = set()
-        for each in _operations(graph):
+        unseen: list[Any] = []
+        for each in _operations(graph, unseen):
             if self.does == UNCLEAR and any(name in each.name for name in GRADIENTS):
                 self.does = TRAINS
             if each.type in PRODUCTS and len(each.outputs):
@@ -40,6 +41,9 @@ class GraphLook:
             # Nothing: where TensorFlow puts it, which is the first device.
             if where := each.device:
                 self.devices.add(where.rpartition("/device:")[2])
+        if self.does == UNCLEAR and not unseen:
+            # A loop over a sequence, say: all that it calls was seen, and computes no gradient.
+            self.does = OTHER
 
 
 def _does(graph: Any) -> int:
@@ -55,8 +59,11 @@ def _does(graph: Any) -> int:
     return found
 
 
-def _operations(graph: Any) -> Iterator[Any]:
-    """Yield the operations of a graph and of those that it calls, as long as there are few."""
+def _operations(graph: Any, unseen: list[Any]) -> Iterator[Any]:
+    """Yield the operations of a graph and of those that it calls, as long as there are few.
+
+    What is left out is added to ``unseen``.
+    """
     left, seen, room = [graph], set(), MOST_OPERATIONS
     while left:
         one = left.pop()
@@ -66,11 +73,16 @@ def _operations(graph: Any) -> Iterator[Any]:
         operations = one.get_operations()
         room -= len(operations)
         if room < 0:
+            unseen.append(one)
             return
         yield from operations
         inner = getattr(one, "_functions", None)
         called = list(inner.values()) if isinstance(inner, dict) else []
-        left += [more for x in called if (more := _built(x)) is not None]
+        built = [more for x in called if (more := _built(x)) is not None]
+        calls = any(each.type in CALLS for each in operations)
+        if len(built) < len(called) or (calls and not called):
+            unseen.append(one)
+        left += built
 
 
 def _built(function: Any) -> Any:

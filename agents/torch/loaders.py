@@ -100,6 +100,7 @@ class LoaderWaits(Part):
         waits = self._beyond(threads, taken[1::4], taken[2::4])
         # An outer wait must know of each inner one.
         weight = self._downsampler.second(now, noted, may=not self._is_nested)
+        before = self._batches
         firsts = list(map(FIRST.__ge__, samples))
         if any(firsts):
             samples = [FIRST - n if is_first else n for n, is_first in zip(samples, firsts)]
@@ -109,6 +110,7 @@ class LoaderWaits(Part):
             # The long ones and the first of each iterator are all noted.
             alone = list(map(or_, firsts, map(LONG_NS.__lt__, waits)))
             self._count_some(threads, waits, samples, alone, weight)
+        self.context.steps.batches(now, self._batches - before)
         while self._new:
             self._note(self._new.popleft())
         return {

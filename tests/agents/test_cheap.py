@@ -99,10 +99,11 @@ def test_a_duty_that_may_not_be_early_is_not() -> None:
     assert found == [SECOND]
 
 
+@pytest.mark.parametrize("is_fastest", [True, False])
 @pytest.mark.parametrize("keys", [1, 2, FEW, FEW + 3])
-def test_many_ticks_at_once_say_what_they_say_one_by_one(keys: int) -> None:
+def test_many_ticks_at_once_say_what_they_say_one_by_one(keys: int, *, is_fastest: bool) -> None:
     chance = random.Random(keys)
-    at_once, one_by_one = _Source(), _Source()
+    at_once, one_by_one = (_Source(is_fastest=is_fastest) for _ in range(2))
     now = 5 * SECOND
     for _ in range(30):
         moments, names = [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -63,19 +64,105 @@ def test_steps_longer_than_a_minute_are_recorded(clock: Clock) -> None:
         assert (record and record[-1]) == expected
 
 
-def test_a_whole_step_is_what_the_slowest_optimizer_makes(clock: Clock) -> None:
+def turns(clock: Clock, tick: Callable[[int], None], gaps: dict[int, list[int]]) -> None:
+    """Go through so much of a loop as a second has; each optimizer steps after its gaps."""
+    for _ in range(20):
+        for key, its in gaps.items():
+            clock.tick(tick, its, key)
+
+
+# A critic in each turn, an actor in every second; a critic five times for one generator, whether in
+# a loop of its own or in each turn; two in each turn.
+DELAYED = {1: [3 * MS, 3 * MS], 2: [2 * MS]}
+FIVE_TO_ONE = {1: [MS] * 5, 2: [2 * MS]}
+TOGETHER = {1: [3 * MS], 2: [2 * MS]}
+
+
+@pytest.mark.parametrize(("gaps", "each"), [(DELAYED, 2), (FIVE_TO_ONE, 5), (TOGETHER, 1)], ids=str)
+def test_a_step_is_what_the_optimizer_makes_that_skips_no_turn(
+    gaps: dict[int, list[int]], each: int, clock: Clock
+) -> None:
     tick, _ = clock.steps.listen("optimizer")
-    for _ in range(20):
-        clock.tick(tick, [MS] * 5, key=111)
-        clock.tick(tick, [2 * MS], key=222)
-    assert clock.second()[1] == {STEPS: 19}
-    for _ in range(20):
-        clock.tick(tick, [MS] * 5, key=111)
-        clock.tick(tick, [2 * MS], key=222)
-    record, figures = clock.second()
-    assert figures == {STEPS: 39}
+    for second in range(1, 5):
+        turns(clock, tick, gaps)
+        record, figures = clock.second()
+        assert record is not None
+        # One kind of step from the first to the last.
+        assert len(record) == 6
+        assert figures == {STEPS: each * 20 * second - 1}
+
+
+@pytest.mark.parametrize(("loaded", "each"), [(20, 1), (100, 5), (400, 5), (5, 1)])
+def test_of_several_optimizers_the_one_counts_that_steps_once_a_batch(
+    loaded: int, each: int, clock: Clock
+) -> None:
+    """A critic that steps often for one batch, or for a batch of its own; gradients that add up."""
+    tick, _ = clock.steps.listen("optimizer")
+    for second in range(20):
+        turns(clock, tick, FIVE_TO_ONE)
+        clock.now += SECOND - 20 * 7 * MS
+        # A validation gives batches, and makes no step.
+        clock.steps.batches(clock.now, loaded + (loaded // 5) * (second % 4 == 3))
+        record, _ = clock.second()
+        assert record is not None
+        if second > 2:
+            assert record[4] == each * 20
+
+
+def test_models_that_train_in_turns_are_one_kind_of_step(clock: Clock) -> None:
+    """Many steps of a model, some fast ones of another, and a pause to play."""
+    tick, _ = clock.steps.listen("optimizer")
+    rounds: list[list[object]] = []
+    for _ in range(10):
+        rounds.append([])
+        for key, gaps in ((1, [10 * MS] * 100), (1, [10 * MS] * 500), (2, [5 * MS] * 20)):
+            clock.tick(tick, gaps, key)
+            rounds[-1].append(clock.second()[0])
+        clock.now += 5 * SECOND
+        rounds[-1].append(clock.second()[0])
+    kinds = [[each[6:] for each in its if isinstance(each, list)] for its in rounds]
+    assert kinds[2:] == [[kinds[-1][0]] * 2] * 8
+
+
+def test_steps_of_another_optimizer_are_of_another_unit(clock: Clock) -> None:
+    tick, _ = clock.steps.listen("optimizer")
+    clock.tick(tick, [10 * MS] * 100, key=1)
+    record, _ = clock.second()
     assert record is not None
-    assert record[4:] == [20, [7 * MS] * 20]
+    assert len(record) == 6
+    clock.tick(tick, [SECOND] * 5, key=2)
+    record, _ = clock.second()
+    assert record is not None
+    assert record[4:] == [4, [SECOND] * 4, 1]
+
+
+def test_whatever_ticks_and_whenever_steps_are_counted_and_none_is_taken_back(
+    clock: Clock,
+) -> None:
+    chance = random.Random(4)
+    tick, _ = clock.steps.listen("optimizer")
+    total = unit = 0
+    for _ in range(400):
+        for _ in range(chance.randrange(30)):
+            gap = chance.choice([0, 1, MS, MS, 20 * MS, 2 * SECOND, 70 * SECOND])
+            clock.tick(tick, [gap], key=chance.randrange(chance.choice([2, 2, 200])))
+        clock.now += chance.choice([0, SECOND, QUIET_NS])
+        clock.steps.batches(clock.now, chance.choice([0, 0, 1, 1000]))
+        record, figures = clock.second()
+        if record is not None:
+            its = record[6] if len(record) > 6 else 0
+            assert isinstance(its, int)
+            assert its >= unit
+            unit = its
+        assert (figures.get(STEPS) or 0) >= total
+        total = figures.get(STEPS) or 0
+    assert total > 1000
+
+
+def test_threads_that_mark_steps_make_one_when_the_slowest_has_made_its(clock: Clock) -> None:
+    tick, _ = clock.steps.listen("whyidle.step")
+    turns(clock, tick, FIVE_TO_ONE)
+    assert clock.second()[1] == {STEPS: 19}
 
 
 def test_optimizers_that_step_together_do_not_take_turns(clock: Clock) -> None:
@@ -103,8 +190,8 @@ def test_the_optimizer_of_the_next_phase_takes_over(clock: Clock) -> None:
     assert record[4] == 1000
 
 
-def test_a_pause_does_not_make_an_optimizer_a_slow_one(clock: Clock) -> None:
-    tick, _ = clock.steps.listen("optimizer")
+def test_a_pause_does_not_make_a_thread_a_slow_one(clock: Clock) -> None:
+    tick, _ = clock.steps.listen("whyidle.step")
     for _ in range(50):
         clock.tick(tick, [MS], key=1)
         clock.tick(tick, [20 * MS], key=2)
@@ -119,7 +206,7 @@ def test_a_pause_does_not_make_an_optimizer_a_slow_one(clock: Clock) -> None:
         clock.tick(tick, [MS], key=2)
     record, _ = clock.second()
     assert record is not None
-    assert record[4:] == [50, [5 * MS] * 50]
+    assert record[4:6] == [50, [5 * MS] * 50]
 
 
 def test_the_users_markers_count_for_more_than_optimizers(clock: Clock) -> None:

@@ -33,6 +33,7 @@ owner.INSTALLED = (*owner.INSTALLED, f"{ROOT}/agents/")
 said: list[str] = []
 # An iterator that is still in use when the probe looks.
 kept: list[Any] = []
+held: list[Any] = []
 probes: list[Any] = []
 contexts: list[Any] = []
 PLACES = {
@@ -73,6 +74,11 @@ def plain_step(x: tf.Tensor) -> tf.Tensor:
     weights = model.trainable_variables
     optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
     return loss
+
+
+critic, actor = tf.function(plain_step), tf.function(plain_step)
+for each in (critic, actor):
+    each(tf.ones([16, 8]))
 
 
 def seen(work: Any) -> dict[str, Any]:
@@ -162,19 +168,40 @@ def steady() -> float:
     return [float(step(x)) for _ in range(5)][-1]
 
 
+def thirty_turns(*calls: tuple[int, Any]) -> None:
+    """Make each call in every so many turns of a loop; a second passes after ten of them."""
+    for number in range(30):
+        for each, call in calls:
+            if number % each == 0:
+                call()
+        if number == 9:
+            probes[-1].gauges(time.monotonic_ns())
+            contexts[-1].steps.second(time.monotonic_ns())
+        time.sleep(0.002)
+
+
 def beside_others() -> None:
     step = tf.function(plain_step)
     score = tf.function(lambda x: tf.reduce_mean(model(x)))
     x = tf.ones([16, 8])
-    for number in range(30):
-        step(x)
-        if number % 10 == 0:
-            score(x)
-        if number == 9:
-            # A second passes.
-            probes[-1].gauges(time.monotonic_ns())
-            contexts[-1].steps.second(time.monotonic_ns())
-        time.sleep(0.002)
+    thirty_turns((1, lambda: step(x)), (10, lambda: score(x)))
+
+
+def beside_texts() -> None:
+    """What writes texts loops within its graph, and is called more often than the step."""
+    layers = [tf.keras.layers.Input([5, 8]), tf.keras.layers.LSTM(4)]
+    recurrent = tf.keras.Sequential(layers)
+    recurrent.compile("sgd", "mse")
+    x, y = np.ones([4, 5, 8], np.float32), np.ones([4, 4], np.float32)
+    write = tf.function(lambda x: tf.reduce_mean(recurrent(x)))
+    held.extend((recurrent, write))
+    thirty_turns((2, lambda: recurrent.train_on_batch(x, y)), (1, lambda: write(x)))
+
+
+def delayed() -> None:
+    """An actor that is trained in each second turn."""
+    x = tf.ones([16, 8])
+    thirty_turns((1, lambda: critic(x)), (2, lambda: actor(x)))
 
 
 def eager() -> None:
@@ -232,6 +259,8 @@ answers: dict[str, Any] = {
         made_anew,
         steady,
         beside_others,
+        beside_texts,
+        delayed,
         eager,
         batches,
         fit,

@@ -99,6 +99,11 @@ def test_what_computes_no_gradients_beside_a_step_is_none() -> None:
     assert said()["beside_others"]["steps"][4] == 20
 
 
+@pytest.mark.parametrize(("name", "steps"), [("beside_texts", 10), ("delayed", 20)])
+def test_the_same_step_counts_from_the_first_to_the_last(name: str, steps: int) -> None:
+    assert said()[name]["steps"][4] == steps
+
+
 def test_a_step_without_a_graph_ticks_by_its_optimizer() -> None:
     assert said()["eager"]["steps"][2] == "optimizer"
     assert said()["eager"]["steps"][4] == 5 - 1

@@ -195,3 +195,28 @@ def test_fast_steps_with_a_closure_are_counted_like_others(monkeypatch: pytest.M
             assert found[wire.OPTIMIZER_STEPS] == pytest.approx(SLOW + second * FAST, rel=0.01)
             assert found[wire.STEPS] == pytest.approx(SLOW + second * FAST, rel=0.01)
             assert found[wire.OPTIMIZER_NS] is None
+
+
+@pytest.mark.parametrize("pause", [0.0005, 0.005])
+def test_a_critic_that_steps_twice_for_a_batch_makes_no_step_of_its_own(pause: float) -> None:
+    """Also where so many steps are made that only some are noted."""
+    loader = torch.utils.data.DataLoader(torch.ones(200, 2))
+    critic, generator = (
+        torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1) for _ in range(2)
+    )
+    order = (critic, critic, generator)
+
+    def epoch() -> None:
+        for _ in loader:
+            for each in order:
+                each.step()
+            time.sleep(pause)
+
+    epoch()
+    with probe() as observed:
+        for _ in range(4):
+            epoch()
+            observed.now = time.monotonic_ns() - SECOND
+            observed.second()
+        assert observed.steps is not None
+        assert observed.steps[4] == pytest.approx(len(loader), rel=0.1)
