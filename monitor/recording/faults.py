@@ -31,7 +31,7 @@ AGAIN_SECONDS: Final = (5.0, 5.0, 15.0, 30.0, 60.0)
 # What is looked at: so much of the past.
 WINDOW_SECONDS: Final = 120.0
 
-_Look: TypeAlias = tuple[list[FindingJson], VerdictJson]
+_Look: TypeAlias = tuple[list[FindingJson], VerdictJson, bool]
 
 
 class Faults:
@@ -45,6 +45,8 @@ class Faults:
         self._debouncer = Debouncer()
         self._news: list[Change] = []
         self._verdict: VerdictJson | None = None
+        # Whether it answers requests, and does not train, by the last look.
+        self.serves = False
         self._answers: SimpleQueue[_Look | Exception | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looks = 0
@@ -88,7 +90,7 @@ class Faults:
                 continue
             if found is None:
                 continue
-            findings, self._verdict = found
+            findings, self._verdict, self.serves = found
             for change in self._debouncer.take(findings, self._verdict.rule):
                 self._keep(change)
         if self._thread is None and now >= self._due:
@@ -125,7 +127,7 @@ class Faults:
         except Exception as error:  # noqa: BLE001  a recording goes on
             self._answers.put(error)
         else:
-            self._answers.put((findings, said))
+            self._answers.put((findings, said, window.serves))
 
 
 def sentence(change: Change) -> str:

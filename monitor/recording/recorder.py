@@ -168,6 +168,7 @@ class Recorder:
             has_new_trace=self._traces.is_new,
             findings=self._faults.shown,
             verdict=self._faults.verdict,
+            serves=self._faults.serves,
         )
 
     def end(self, reason: str | None, exit_code: int | None = None) -> None:

@@ -98,6 +98,8 @@ class Snapshot:
     # What is certainly wrong with it, as `diagnose --json` has it, the most important first.
     findings: tuple[FindingJson, ...] = ()
     verdict: VerdictJson | None = None
+    # Whether what is counted as its steps are answers to requests.
+    serves: bool = False
 
     def shown(self, *, everything: bool) -> list[GpuFacts]:
         """Return the GPUs to show: the job's own, or all."""

@@ -30,7 +30,7 @@ def pace(snapshot: Snapshot) -> str | None:
     job = snapshot.job
     said = in_words(
         job.get(m.JOB_STEPS), job.get(m.JOB_STEP_P50), job.get(m.JOB_STEP_P95),
-        job.get(m.JOB_SAMPLES),
+        job.get(m.JOB_SAMPLES), unit=_unit(serves=snapshot.serves),
     )  # fmt: skip
     source = counted_by(snapshot)
     if said and not source and (reason := why_not(snapshot)):
@@ -39,13 +39,17 @@ def pace(snapshot: Snapshot) -> str | None:
 
 
 def in_words(
-    rate: float | None, median: float | None, slow: float | None, samples: float | None
+    rate: float | None,
+    median: float | None,
+    slow: float | None,
+    samples: float | None,
+    unit: str = "step",
 ) -> str:
     """Return what is known about the steps; empty if nothing is."""
-    parts = [] if rate is None else [f"{per_second(rate)} steps/s"]
+    parts = [] if rate is None else [f"{per_second(rate)} {unit}s/s"]
     if median is not None:
         p95 = "" if slow is None else f", 95% within {clock(slow * 1e9)}"
-        parts.append(f"{clock(median * 1e9)} a step{p95}")
+        parts.append(f"{clock(median * 1e9)} a {unit}{p95}")
     if samples is not None:
         parts.append(f"{per_second(samples)} samples/s")
     return ", ".join(parts)
@@ -63,7 +67,8 @@ def briefly(snapshot: Snapshot) -> str | None:
     """Return the pace for a line that is already crowded."""
     job = snapshot.job
     rate, median = job.get(m.JOB_STEPS), job.get(m.JOB_STEP_P50)
-    parts = [] if rate is None else [f"{per_second(rate)} steps/s"]
+    unit = _unit(serves=snapshot.serves)
+    parts = [] if rate is None else [f"{per_second(rate)} {unit}s/s"]
     if median is not None:
         parts.append(clock(median * 1e9))
         if (slow := job.get(m.JOB_STEP_P95)) is not None:
@@ -88,6 +93,11 @@ def source_words(source: str) -> str:
     return _SOURCES.get(source) or named(source)
 
 
+def _unit(*, serves: bool) -> str:
+    """Return the word for what is counted: a server makes a step for each request."""
+    return "request" if serves else "step"
+
+
 def per_second(rate: float) -> str:
     """Return a rate with up to three digits."""
     if rate >= 99.95:
@@ -98,9 +108,10 @@ def per_second(rate: float) -> str:
 def page(summary: RunSummary) -> list[str]:
     """Return the summary lines about the training; none if nothing is known."""
     training = summary.trained
+    unit = _unit_of(summary)
     lines = [
         ("model", model.of_frameworks(model.best(each.frameworks for each in summary.watched))),
-        ("steps", _steps(summary, training)),
+        (f"{unit}s", _steps(summary, training, unit)),
         ("waits", _waits(summary, training)),
     ]
     taken = [event for event in summary.events if event.kind == TAKEN]
@@ -115,18 +126,25 @@ def said(summary: RunSummary) -> str | None:
     """Return the steps and the waits of a recording in one line."""
     training = summary.trained
     waits = _waits(summary, training, inside.NOTABLE_READS)
-    parts = (_steps(summary, training), waits and f"waits: {waits}")
+    parts = (_steps(summary, training, _unit_of(summary)), waits and f"waits: {waits}")
     return "; ".join(filter(None, parts)) or None
 
 
-def _steps(summary: RunSummary, training: Trained) -> str | None:
+def _unit_of(summary: RunSummary) -> str:
+    host = None if summary.diagnosis is None else summary.diagnosis.host
+    serving = None if host is None else host.serving
+    return _unit(serves=serving is not None and not serving.trains)
+
+
+def _steps(summary: RunSummary, training: Trained, unit: str) -> str | None:
     if training.steps is None:
         if training.samples_per_s is None:
             return None
         reason = printable(summary.why_not_trained("steps"))
         return f"{per_second(training.samples_per_s)} samples/s; steps unknown: {reason}"
     source = f" ({source_words(training.steps_source)})" if training.steps_source else ""
-    said = in_words(None, training.step_p50_s, training.step_p95_s, training.samples_per_s)
+    p50, p95 = training.step_p50_s, training.step_p95_s
+    said = in_words(None, p50, p95, training.samples_per_s, unit)
     return ", ".join(filter(None, [f"{training.steps:,} seen{source}", said]))
 
 

@@ -161,6 +161,13 @@ def test_a_step_that_only_a_trace_knows_is_said_to_come_from_there() -> None:
     assert pace.briefly(shown) == "103 µs"
 
 
+def test_what_a_server_answers_are_requests() -> None:
+    reading = Reading({m.JOB_STEPS: 12.6, m.JOB_STEP_P50: 0.078})
+    shown = job(worker(steps_source="tf.function"), job=reading, serves=True)
+    assert pace.pace(shown) == "12.6 requests/s, 78.0 ms a request (tf.function)"
+    assert pace.briefly(shown) == "12.6 requests/s 78.0 ms"
+
+
 @pytest.mark.parametrize(
     ("rate", "said"), [(0.035, "0.04"), (7.5, "7.50"), (41.23, "41.2"), (9_640.0, "9.6k")]
 )
