@@ -166,7 +166,8 @@ class AgentManager:
                 tracked.rank or 0,
             )
         )
-        put_job(reading, [tracked.reading for tracked in inside], agents)
+        trains = any(tracked.trains for tracked in inside)
+        put_job(reading, [tracked.of_job(trains=trains) for tracked in inside], agents)
 
     def counted(self) -> dict[ProcessKey, Mapping[str, Any]]:
         """Return what each process has done since the recording began, also those that ended."""

@@ -16,7 +16,8 @@ from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.stats import step_times
 from whyidle.monitor.recording.stats.agent_stats import MEASURED, AgentStats
 from whyidle.monitor.recording.stats.code_lines import Where
-from whyidle.monitor.recording.stats.totals import LOOP, ProcessTotals
+from whyidle.monitor.recording.stats.totals import ProcessTotals
+from whyidle.monitor.runs.training import LOOP
 
 # A process that has just begun may end at once, or become another program: it waits.
 BEGUN_SECONDS = 1.0
@@ -112,6 +113,22 @@ class TrackedProcess:
         """What was measured last."""
         inside = self.link is not None or self.julia is not None
         return self.agent_stats.latest if inside else self.without()
+
+    @property
+    def trains(self) -> bool:
+        """Whether something in it marks its steps: turns of a loop may be of anything."""
+        return self.agent_stats.steps.source not in {None, LOOP}
+
+    def of_job(self, *, trains: bool) -> Reading:
+        """Return what of it is true of the job; ``trains``: whether any process of that does.
+
+        What loops beside those that train, to evaluate or to play, makes no step of the job's.
+        """
+        reading = self.reading
+        if not trains or self.trains:
+            return reading
+        values = {x: n for x, n in reading.values.items() if x not in step_times.MEASURED}
+        return Reading(values, reading.unknown)
 
     @property
     def may_inject(self) -> bool:

@@ -287,7 +287,7 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
     account, job = window.core_account, window.job
     if account is None or not account.lines:
         return None
-    taken = account.runs[Runner.HELPERS]
+    taken = max(0.0, account.runs[Runner.HELPERS] - job.peers)
     freed = comes_back(window, taken, taken, Side.CORES)
     if freed.low < max(LEAST_OF_LOOKS, 0.0 if waits is None else waits.value):
         return None

@@ -20,6 +20,9 @@ appending to it. Register hooks once, before the loop.
 ## When it is wrong
 Longer sequences later on (a curriculum), a growing population, a machine that gets hotter or
 fuller: then the steps have more to do, or less to do it with. A cache that still fills levels out.
+Nothing is said where a step is seen to have more to do: more samples, batches or copies to the
+device; more actions that are read back for an environment, as episodes get longer; a text that
+grows by a token a step.
 While other programs take the cores nothing is said of it, nor where the steps of a job on a CPU
 take no more CPU time than before: then they wait longer, and do no more. Where they wait for input
 for as long as they are longer, the input may have become slower: see `input_starved`. Where all
@@ -34,6 +37,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.monitor.code.growing import grown_at
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
@@ -48,6 +52,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.signals.drift import Drift
+from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import own, registering
 from whyidle.monitor.signals.window import Window
 
@@ -58,6 +63,13 @@ SHORTEST_S: Final = 10.0
 # list moved by 2.0, and hooks that pile up rose in an order of 0.98.
 MOVED: Final = 1.3
 STRICTLY: Final = 0.9
+# What a step has more of where it has more to do.
+WORK: Final = {
+    m.PROCESS_SAMPLES.name: "samples",
+    m.PROCESS_LOADER_BATCHES.name: "batches",
+    m.PROCESS_DEVICE_PUTS.name: "copies to the device",
+    m.PROCESS_SYNCS.name: "values read back as an environment is played",
+}
 # What is gone through in each step costs CPU time: at least half of the growth is that.
 OWN: Final = 0.5
 
@@ -103,8 +115,23 @@ def _otherwise(window: Window, drift: Drift) -> str | None:
     if loads >= 1 - drift.early_s / drift.late_s:
         return "the steps wait for input, which may come slower"
     longer = drift.late_s / drift.early_s - 1
+    if (grown := _grown(window, drift, 1 + OWN * longer)) is not None:
+        return f"each step has more to do: {grown}"
     if window.device == "cpu" and drift.work is not None and drift.work - 1 < OWN * longer:
         return "the steps wait longer, and work no more than before"
+    return None
+
+
+def _grown(window: Window, drift: Drift, least: float) -> str | None:
+    """Return what a step has at least so many times as much of as in the beginning."""
+    rows = () if window.host is None else window.host.rows
+    if sum(row.share for row in rows if grown_at(row.frames)) >= OWN:
+        return "the sequence that it goes through grows"
+    for name, words in WORK.items():
+        # What is read back for no environment may be a list that grows.
+        plays = name != m.PROCESS_SYNCS.name or any(x.phase is Phase.ENVIRONMENT for x in rows)
+        if plays and (times := drift.grew.get(name, 0.0)) >= least:
+            return f"{times:.1f} times the {words}"
     return None
 
 

@@ -17,7 +17,7 @@ from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.reading import HARMLESS
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack, compiled, reads
 from whyidle.monitor.runs.stacks import StackSamples
-from whyidle.monitor.runs.training import METRICS, Counted, Trained, trained
+from whyidle.monitor.runs.training import LOOP, METRICS, Counted, Trained, trained
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
 from whyidle.monitor.trying.audit import PAIR
 
@@ -204,14 +204,15 @@ def in_order(run: Run) -> list[Watched]:
     """Return the processes, those that stand for the job first.
 
     A launcher has a framework loaded, too, and neither rank nor steps: what it starts does the
-    work.
+    work. Turns of a loop may be of anything, as those of what evaluates beside what trains.
     """
 
-    def place(watched: Watched) -> tuple[bool, float, bool, bool, int]:
+    def place(watched: Watched) -> tuple[bool, float, bool, bool, bool, int]:
         rank = float("inf") if watched.rank is None else watched.rank
-        is_idle = watched.counted is None or not watched.counted.steps
+        counted = watched.counted or Counted()
+        idles = not counted.steps, counted.source == LOOP
         begun = watched.start_ticks or 0
-        return not watched.inside, rank, is_idle, watched.pid != run.target_pid, begun
+        return not watched.inside, rank, *idles, watched.pid != run.target_pid, begun
 
     return sorted(_watched(run), key=place)
 

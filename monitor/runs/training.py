@@ -9,6 +9,8 @@ from typing import Any, Final
 from whyidle.agents import wire
 from whyidle.monitor.core import metrics as m
 
+# The source of steps that are turns of the job's own loop: counted from outside, and none is timed.
+LOOP: Final = "loop"
 # What is measured all the time, and may have been unknown for a reason of its own.
 METRICS: Final = {
     "steps": m.JOB_STEPS,
@@ -97,6 +99,8 @@ def trained(
     known_of = list(processes)
     counted = [sums for _, sums in known_of if sums is not None]
     paced = [sums for sums in counted if sums.steps]
+    # What loops beside those that train makes no step of theirs.
+    paced = [sums for sums in paced if sums.source != LOOP] or paced
     slowest = max(paced, key=lambda sums: sums.step_p50_ns or 0, default=Counted())
     # A process that takes steps and does not count its samples would be missing from the sum.
     samples = [sums.rate(wire.SAMPLES) for sums in (paced or counted)]

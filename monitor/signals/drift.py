@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ from whyidle.monitor.store import Point
 
 # Of 28 jobs that were watched, the healthy ones moved by 7% at most.
 LEAST_RISE: Final = 1.15
+# What comes more seldom than once a step is no part of it: a line of a log, a validation.
+LEAST_EACH: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Drift:
     # How much the places differ where the main thread is found in the last third and in the first,
     # of what they differ by chance.
     moved: float | None = None
+    # What a step has more of than in the beginning, or less, by its name: how many times as much.
+    grew: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rises(self) -> bool:
@@ -47,10 +51,12 @@ def drift_of(
     stacks: Sequence[Mapping[str, Any]],
     cores: Sequence[Point] = (),
     paces: Sequence[Point] = (),
+    counts: Mapping[str, Sequence[float]] | None = None,
 ) -> Drift | None:
     """Return how steps went; ``None``: too few are known.
 
-    ``stacks`` come in their order; ``cores`` are those that the job ran on. Of a long and a short
+    ``stacks`` come in their order; ``cores`` are those that the job ran on; ``counts`` how many of
+    something a step has, by its name. Of a long and a short
     step in turns the median is the one or the other by chance: the steps in a second tell as well.
     """
     both = [p.mean for p in medians if p.mean], [1 / p.mean for p in paces if p.mean]
@@ -69,6 +75,11 @@ def drift_of(
         lines=_grown(stacks, early, late),
         work=longer * _rise(ran) if len(ran) >= LEAST_POINTS else None,
         moved=_moved(stacks),
+        grew={
+            name: _rise(each)
+            for name, each in (counts or {}).items()
+            if len(each) >= LEAST_POINTS and _ends(each)[0] >= LEAST_EACH
+        },
     )
 
 

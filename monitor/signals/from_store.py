@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.amounts import A_MINUTE_S, AGAIN, LEAST_POINTS, MOSTLY
+from whyidle.monitor.core.amounts import A_MINUTE_S, LEAST_POINTS, MOSTLY
 from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import JULIA
@@ -31,6 +31,7 @@ from whyidle.monitor.runs.summary import (
     in_order,
     subjects,
 )
+from whyidle.monitor.runs.training import LOOP
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.drift import drift_of
 from whyidle.monitor.signals.limits import MOST_EVENTS, MOST_PROCESSES, NEWEST, POINTS
@@ -86,6 +87,13 @@ TRENDS: Final = (
     m.PROCESS_POOL_USED,
 )
 RANGES: Final = (m.PROCESS_POOL_USED, m.PROCESS_POOL_SPLIT, m.PROCESS_ALLOC_OOMS)
+# More of these in each step is more to do.
+OF_A_STEP: Final = (
+    m.PROCESS_SAMPLES,
+    m.PROCESS_LOADER_BATCHES,
+    m.PROCESS_DEVICE_PUTS,
+    m.PROCESS_SYNCS,
+)
 # What is asked for as it stands at the end; a probe that is due seldom spoke within this time.
 LASTS: Final = (m.JOB_RSS, m.HOST_MEMORY_AVAILABLE, m.JOB_MEMORY_USED, m.JOB_OOM_KILLS)
 LAST_MS: Final = round(1000 * A_MINUTE_S)
@@ -119,8 +127,9 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     order = in_order(run)
     seen = (each for each in order if event_data(reader, run, (STACKS,), each, most=1))
     who = next(seen, next(iter(order), None))
-    steady = _steady(reader, run, who, span)
-    found = _Reading(reader, steady, span)
+    changed = _changed(reader, run, who, span)
+    steady = _steady(reader, run, who, span, changed)
+    found = _Reading(reader, steady, span, changed)
     found.read(Scope.JOB, (run.id,))
     found.read(Scope.HOST, reader.subjects(run.id, Scope.HOST))
     found.read(Scope.PROCESS, () if who is None else subjects(reader, run, who))
@@ -153,6 +162,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
             kept,
             _series(reader, m.JOB_CPU, (run.id,), steady),
             _series(reader, m.JOB_STEPS, (run.id,), steady),
+            {} if who is None else _each(reader, subjects(reader, run, who), steady),
         ),
         standstill=standstill_of(reader, run, mine, span.end_ms),
         stopped=stopped_of(reader, run, span.end_ms),
@@ -169,6 +179,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         holders=StackSamples.of_events(each.get("holders", {}) for each in kept),
         looks=int(stacks.samples) or None,
         helpers=tuple(_helpers(reader, run, who, steady, most)),
+        peers=_peers(reader, run, who, steady),
         threads=threads,
         short_lived=StackSamples.of_events(begun),
         read_from=_read_from(reader, run, who, steady, most),
@@ -180,6 +191,19 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         pid=run.target_pid if who is None else who.pid,
         ranks_seen=ranks_of(reader, run, steady.start_ms, steady.end_ms),
     )
+
+
+def _each(reader: Reader, whose: Sequence[int], span: Span) -> dict[str, list[float]]:
+    """Return how many of what is counted a step has, tick by tick."""
+    paces = {point.ts_ms: point.mean for point in _series(reader, m.PROCESS_STEPS, whose, span)}
+    return {
+        metric.name: [
+            point.mean / pace
+            for point in _series(reader, metric, whose, span)
+            if point.mean is not None and (pace := paces.get(point.ts_ms))
+        ]
+        for metric in OF_A_STEP
+    }
 
 
 def _helpers(
@@ -205,6 +229,21 @@ def _helpers(
             yield Helper(cores, stacks, threads)
 
 
+def _peers(reader: Reader, run: Run, who: Watched | None, span: Span) -> float:
+    """Return the cores of the processes that train beside the one that stands for the job."""
+
+    def cores(each: Watched) -> float:
+        whose = subjects(reader, run, each)
+        found = reader.means((m.PROCESS_CPU,), whose, span.start_ms, span.end_ms, POINTS)
+        return found.get(m.PROCESS_CPU, 0.0)
+
+    return sum(
+        cores(each)
+        for each in in_order(run)
+        if each != who and each.counted and each.counted.source not in {None, LOOP}
+    )
+
+
 def _read_from(
     reader: Reader, run: Run, who: Watched | None, span: Span, most: int
 ) -> dict[str, int]:
@@ -217,13 +256,17 @@ def _read_from(
     return dict(found.most_common())
 
 
-def _steady(reader: Reader, run: Run, who: Watched | None, span: Span) -> Span:
-    """Leave out what came before the first steps of the last kind; all counts without any."""
-    # When its steps became of another kind for the last time.
+def _changed(reader: Reader, run: Run, who: Watched | None, span: Span) -> int | None:
+    """Return when in a span steps became of another kind for the last time."""
     whose = () if who is None else subjects(reader, run, who)
     events = [e for s in whose for e in reader.events_of(run.id, UNIT, Scope.PROCESS, s, 1)]
-    changed = max((event.ts_ms for event in events), default=None)
-    if changed is not None and span.start_ms < changed < span.end_ms:
+    last = max((event.ts_ms for event in events), default=span.start_ms)
+    return last if span.start_ms < last < span.end_ms else None
+
+
+def _steady(reader: Reader, run: Run, who: Watched | None, span: Span, changed: int | None) -> Span:
+    """Leave out what came before the first steps of the last kind; all counts without any."""
+    if changed is not None:
         return Span(min(changed + SETTLING_MS, span.end_ms - 1), span.end_ms)
     points = _series(reader, m.JOB_STEPS, (run.id,), span)
     first = next((point.ts_ms for point in points if point.mean), None)
@@ -268,11 +311,12 @@ def _collected(reader: Reader, run: Run, span: Span) -> int | None:
 class _Reading:
     """Collects means and trends of one span."""
 
-    def __init__(self, reader: Reader, span: Span, whole: Span) -> None:
+    def __init__(self, reader: Reader, span: Span, whole: Span, changed: int | None) -> None:
         self._reader = reader
         self._span = span
-        # With what was left out at its beginning.
+        # With what was left out at its beginning; and since when steps are of their last kind.
         self._whole = whole
+        self._changed = changed
         self.means: dict[Metric, float] = {}
         self.trends: dict[Metric, Trend] = {}
         self.lasts: dict[Metric, float] = {}
@@ -305,18 +349,16 @@ class _Reading:
         slow = self.means.get(m.JOB_STEP_P50, 0.0) > LONG_STEP_S
         if not is_cut or slow:
             return
-        for metric in (x for x in m.STEPS if x.scope is scope and self.means.get(x)):
-            # A rate is known anew after each pause: how far back one reaches is not.
-            within = self._span.start_ms + rolling.REACH_MS
-            points = _series(self._reader, metric, whose, self._span)
-            known = [p.mean for p in points if p.mean is not None and p.ts_ms >= within]
-            if len(known) >= AGAIN:
-                self.means[metric] = statistics.fmean(known)
-        for metric in (x for x in m.IN_LEAPS if x.scope is scope and self.means.get(x)):
+        rolled = {*m.STEPS, *m.IN_LEAPS}
+        for metric in (x for x in rolled if x.scope is scope and self.means.get(x)):
             points = _series(self._reader, metric, whose, self._whole)
-            mean = rolling.mean_of(points, self._span.start_ms)
+            if metric in m.STEPS and self._changed is not None:
+                # None of this kind came before the first: that has just ended.
+                began = Point(self._changed - 1, None, None, None)
+                points = [began, *(p for p in points if p.ts_ms >= self._changed)]
+            mean = rolling.mean_of(points, self._span.start_ms, corrects=metric in m.STEPS)
             if mean is not None:
-                self.means[metric] = min(1.0, mean) if metric.unit == "ratio" else mean
+                self.means[metric] = min(1.0, mean) if metric.unit == "ratio" else max(0.0, mean)
 
 
 def _lasts(reader: Reader, metric: Metric, whose: Sequence[int], span: Span) -> dict[int, float]:

@@ -165,6 +165,8 @@ class Recorded:
     # How often it was looked at; ``None``: recordings of before do not say.
     looks: int | None = None
     helpers: tuple[Helper, ...] = ()
+    # Cores of the processes that train beside it.
+    peers: float = 0.0
     # Where the other threads of the same process were that run Python.
     threads: StackSamples = field(default_factory=StackSamples)
     # And processes that it starts and that hardly live.

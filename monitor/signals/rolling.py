@@ -17,10 +17,14 @@ from whyidle.monitor.store import Point
 REACH_MS: Final = round(REACH_S * 1000)
 
 
-def since_the_last(points: Sequence[Point]) -> list[tuple[int, int, float]]:
+def since_the_last(
+    points: Sequence[Point], *, corrects: bool = False
+) -> list[tuple[int, int, float]]:
     """Return stretches: from when, to when, and the mean in between; nothing is less than none.
 
     Before the first point that is known nothing had been counted, or as much as it says.
+    ``corrects``: a point may take back what the one before it had too much of, as of steps, where a
+    pause shows late; then only the mean of many stretches is right.
     """
     known = [(point.ts_ms, point.mean) for point in points if point.mean is not None]
     if not known:
@@ -38,7 +42,8 @@ def since_the_last(points: Sequence[Point]) -> list[tuple[int, int, float]]:
             gaps.add(len(moments))
             moments.append(begin)
             totals.append(totals[-1])
-        totals.append(max(totals[-1], _at(moments, totals, begin) + mean * (moment - begin)))
+        total = _at(moments, totals, begin) + mean * (moment - begin)
+        totals.append(total if corrects else max(totals[-1], total))
         moments.append(moment)
     stretches = zip(pairwise(moments), pairwise(totals), strict=True)
     return [
@@ -48,9 +53,10 @@ def since_the_last(points: Sequence[Point]) -> list[tuple[int, int, float]]:
     ]
 
 
-def mean_of(points: Sequence[Point], start_ms: int) -> float | None:
+def mean_of(points: Sequence[Point], start_ms: int, *, corrects: bool = False) -> float | None:
     """Return the mean of what came after a moment; ``None``: nothing did."""
-    parts = [(max(a, start_ms), b, mean) for a, b, mean in since_the_last(points) if b > start_ms]
+    stretches = since_the_last(points, corrects=corrects)
+    parts = [(max(a, start_ms), b, mean) for a, b, mean in stretches if b > start_ms]
     whole = sum(b - a for a, b, _ in parts)
     return sum((b - a) * mean for a, b, mean in parts) / whole if whole else None
 

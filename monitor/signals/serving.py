@@ -24,6 +24,7 @@ from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
+from whyidle.monitor.runs.training import LOOP
 from whyidle.monitor.signals.account import HostAccount, divided
 from whyidle.monitor.signals.awaited import LEAST_CORES, NOTHING_TO_DO, Awaited, awaited, serves_at
 from whyidle.monitor.signals.recorded import Recorded, Serving
@@ -36,7 +37,7 @@ AT_WORK: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.COMP
 # The main thread is sampled so often for each time that the others are.
 OF_MAIN: Final = 10
 # Steps of these may answer requests: they are turns of any loop, or calls of any model.
-OF_ANYTHING: Final = frozenset({"loop", "tf.function"})
+OF_ANYTHING: Final = frozenset({LOOP, "tf.function"})
 # What a thread waits for that was asked for nothing.
 ORDERS: Final = NOTHING_TO_DO | {Awaited.LOCK, Awaited.SLEEP}
 # Somebody outside of the job ends such a wait.

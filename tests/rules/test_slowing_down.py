@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.phases import LIB, TORCH, of_rows
+from tests.rules.phases import LIB, TORCH, of_rows, written
 from tests.rules.windows import cannot_judge, found, is_silent, stacks, window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LEAST_POINTS
@@ -227,6 +227,52 @@ def test_without_samples_it_is_not_known_whether_all_grew_alike() -> None:
     # Steps of which nearly each is longer than all before it are no noise.
     sure = drift_of(points(GROWS["a list that is searched"]), [{}, {}, {}])
     assert found(NAME, window(drift=sure, inside=True)).severity is None
+
+
+PLAYS = """
+import gymnasium
+env = gymnasium.make("CartPole-v1")
+while True:
+    done = False
+    while not done:
+        state, reward, done, _, _ = env.step(policy(state).item())
+    learn()
+"""
+LEARNS = """
+for batch in loader:
+    learn(batch)
+    losses.append(loss)
+    report(sum(each.item() for each in losses))
+"""
+WRITES = """
+text = prompt
+while True:
+    logits = model(text)
+    text = torch.cat((text, logits[:, -1:].argmax(-1)), dim=1)
+"""
+GYM = (f"{LIB}/gymnasium/wrappers/common.py", "step")
+# Where it is sampled; what a step has in the beginning, and how many times as much in the end; and
+# whether that is more to do.
+MORE_TO_DO = {
+    "episodes that get longer": (PLAYS, {7: GYM, 8: TORCH}, "syncs", (20.0, 2.6), True),
+    "episodes as long as before": (PLAYS, {7: GYM, 8: TORCH}, "syncs", (20.0, 1.0), False),
+    "a replay batch that grows": (LEARNS, {3: TORCH}, "samples", (64.0, 2.0), True),
+    "gradients of more and more batches": (LEARNS, {3: TORCH}, "loader_batches", (1.0, 2.6), True),
+    "now and then a batch more": (LEARNS, {3: TORCH}, "loader_batches", (0.1, 2.6), False),
+    "a list that is read": (LEARNS, {3: TORCH, 5: None}, "syncs", (20.0, 2.6), False),
+    "a text that grows": (WRITES, {4: TORCH}, "syncs", (0.0, 1.0), True),
+}
+
+
+@pytest.mark.parametrize("how", MORE_TO_DO)
+def test_steps_that_have_more_to_do_are_no_fault(how: str, tmp_path: Path) -> None:
+    source, lines, name, (each, times), is_more = MORE_TO_DO[how]
+    rows = [(line, library, 100) for line, library in lines.items()]
+    sampled = of_rows(written(tmp_path, source), rows).job.stacks
+    values = GROWS["a list that is searched"]
+    many = [each * (1 + (times - 1) * n / len(values)) for n in range(len(values))]
+    drift = drift_of(points(values), (), counts={name: many})
+    assert cannot_judge(NAME, window(drift=drift, stacks=sampled, inside=True)) == is_more
 
 
 def test_what_is_missing() -> None:

@@ -22,6 +22,21 @@ def test_an_entry_of_another_version_costs_only_itself(tmp_path: Path) -> None:
     assert [watched.pid for watched in summarise(path, str(run)).watched] == [7]
 
 
+def test_who_trains_stands_for_the_job_before_who_only_loops(tmp_path: Path) -> None:
+    def entry(pid: int, source: str | None) -> dict[str, Any]:
+        return {
+            "pid": pid, "rank": None, "method": "ptrace", "inside": True, "stops_ms": [],
+            "refused": None, "next_step": None, "start_ticks": pid,
+            "counted": {"steps": source and 90, "source": source},
+        }  # fmt: skip
+
+    path = tmp_path / "whyidle.db"
+    with Writer.open(path) as writer:
+        info = {"processes": [entry(7, None), entry(8, "loop"), entry(9, "optimizer")]}
+        run = writer.begin_run(NewRun(target_pid=7, info=info))
+    assert [each.pid for each in in_order(summarise(path, str(run)).run)] == [9, 8, 7]
+
+
 @pytest.mark.parametrize(
     ("found", "first"),
     [

@@ -34,6 +34,13 @@ def test_the_slowest_process_and_the_worst_waits_stand_for_the_job() -> None:
     assert found.sync_wait is None
 
 
+def test_what_loops_beside_the_training_makes_no_step() -> None:
+    plays = Counted(900, "loop", 500, 500)
+    found = trained([(NET, plays), ({}, counted(100, 10))])
+    assert (found.steps, found.steps_source, found.step_p50_s) == (100, "optimizer", 10e-9)
+    assert trained([(NET, plays)]).steps == 900
+
+
 def test_a_loader_that_gave_no_batch_was_not_waited_for() -> None:
     found = trained([({}, counted(5, 10, loader_batches=0, loader_wait_ns=0))])
     assert found.loader_wait is None

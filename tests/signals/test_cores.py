@@ -36,8 +36,13 @@ HELPERS = (Helper(0.8, of_lines(DECODE, CROP)), Helper(0.3, of_lines(DECODE)))
 CPU = {"torch": {"backend": "cpu"}}
 
 
-def job(helpers: tuple[Helper, ...] = HELPERS, means: dict[Metric, float] | None = None) -> Window:
-    return window(means=MEANS | (means or {}), helpers=helpers, facts=CPU, inside=True)
+def job(
+    helpers: tuple[Helper, ...] = HELPERS,
+    means: dict[Metric, float] | None = None,
+    peers: float = 0.0,
+) -> Window:
+    means = MEANS | (means or {})
+    return window(means=means, helpers=helpers, peers=peers, facts=CPU, inside=True)
 
 
 def test_all_cores_are_somebodys() -> None:
@@ -105,6 +110,13 @@ def test_loading_that_nobody_waits_for_takes_cores() -> None:
     # At least the work is less by its share.
     assert finding.gain.low == pytest.approx(1.1 / 4)
     assert finding.gain.high > finding.gain.low
+
+
+def test_who_trains_beside_it_is_no_loader() -> None:
+    some = found("input_starved", job(peers=0.6)).gain
+    assert some is not None
+    assert some.low == pytest.approx(0.5 / 4)
+    assert is_silent("input_starved", job(peers=1.1))
 
 
 def test_what_the_main_thread_does_for_a_batch_takes_no_cores_from_the_step() -> None:

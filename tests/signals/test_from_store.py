@@ -14,6 +14,7 @@ from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.runs.summary import UNIT
 from whyidle.monitor.signals.from_store import counted_then
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.portable import dump, load
@@ -31,6 +32,8 @@ def record(
     job: Values,
     process: Values = lambda _: {},
     last: float | None = None,
+    *,
+    unit_at: int | None = None,
 ) -> Window:
     """Record one process at 1 Hz and return the window over it."""
     path = folder / DATABASE
@@ -45,9 +48,12 @@ def record(
         writer.event(
             run, "framework", "-", ts_ms=START_MS, scope=Scope.PROCESS, subject=own, data=facts
         )
+        if unit_at is not None:
+            at = START_MS + 1000 * unit_at
+            writer.event(run, UNIT, "-", ts_ms=at, scope=Scope.PROCESS, subject=own)
         for second in range(seconds):
             rows = {
-                Scope.JOB: {run: Reading(job(second))},
+                Scope.JOB: {run: stepping(job(second))},
                 Scope.PROCESS: {own: Reading(process(second))},
             }
             writer.append(run, Tick(START_MS + 1000 * second, rows))
@@ -55,8 +61,12 @@ def record(
     return of_run(path, "last", last)
 
 
+def stepping(values: dict[Metric, float]) -> Reading:
+    return Reading(values, {} if m.JOB_STEPS in values else {m.JOB_STEPS: "no step yet"})
+
+
 def ten_steps(second: int) -> dict[Metric, float]:
-    return {m.JOB_STEPS: 10.0 if second >= 20 else 0.0}
+    return {m.JOB_STEPS: 10.0} if second >= 20 else {}
 
 
 def test_warming_up_does_not_count(tmp_path: Path) -> None:
@@ -67,16 +77,50 @@ def test_warming_up_does_not_count(tmp_path: Path) -> None:
     assert window.steps_per_s.value == 10.0
 
 
+def paced(second: int, since: int, paces: Callable[[int], float]) -> float:
+    """Return the steps a second over the last ten, or since they are counted."""
+    last = range(max(since, second - 9), second + 1)
+    return sum(map(paces, last)) / len(last)
+
+
 def test_a_pace_of_before_is_in_no_step_of_the_window(tmp_path: Path) -> None:
     def slower(second: int) -> dict[Metric, float]:
-        """Return a hundred steps a second until the fifth, then ten: over the last ten seconds."""
-        fast = min(max(0, 5 - max(0, second - 10)), second) / min(max(second, 1), 10)
-        return {m.JOB_STEPS: 100.0 * fast + 10.0 * (1 - fast)} if second >= 3 else {}
+        if second < 3:
+            return {}
+        return {m.JOB_STEPS: paced(second, 3, lambda s: 100.0 if s <= 5 else 10.0)}
 
     window = record(tmp_path, 25, slower)
     assert window.job.warm_s == 5
     assert window.steps_per_s is not None
     assert window.steps_per_s.value == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(
+    "paces",
+    [
+        # Short epochs and validations; a burst in the end; an episode that is played, then learned.
+        lambda s: 40.0 if s % 7 < 4 else 0.0,
+        lambda s: 3.0 if s < 20 else 120.0,
+        lambda s: 200.0 if s % 3 == 0 else 1.0,
+    ],
+)
+def test_uneven_steps_are_as_many_as_there_were(
+    paces: Callable[[int], float], tmp_path: Path
+) -> None:
+    window = record(tmp_path, 30, lambda s: {m.JOB_STEPS: paced(s, 2, paces)} if s >= 2 else {})
+    assert window.steps_per_s is not None
+    true = [paces(second) for second in range(5, 30)]
+    assert window.steps_per_s.value == pytest.approx(sum(true) / len(true), rel=0.001)
+
+
+def test_steps_of_another_kind_are_in_none_of_the_last(tmp_path: Path) -> None:
+    def changed(second: int) -> dict[Metric, float]:
+        return {m.JOB_STEPS: 500.0 if second < 12 else paced(second, 12, lambda s: 5.0 + s % 2)}
+
+    window = record(tmp_path, 30, changed, unit_at=12)
+    assert window.job.warm_s == 14
+    assert window.steps_per_s is not None
+    assert window.steps_per_s.value == pytest.approx(5.5, rel=0.05)
 
 
 def test_rates_are_given_per_step(tmp_path: Path) -> None:

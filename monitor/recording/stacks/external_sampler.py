@@ -15,9 +15,9 @@ from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.recording.stacks.thread import StackThread
 from whyidle.monitor.recording.stats.code_lines import Where
-from whyidle.monitor.recording.stats.totals import LOOP
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.runs.summary import SHORT_LIVED, THREADS
+from whyidle.monitor.runs.training import LOOP
 
 REFUSED = "outside_refused"
 # A sentence may name a process: each new one has its own.
@@ -76,12 +76,13 @@ class ExternalSampler:
         self._watched = {}
         return events
 
-    def _place(self, tracked: TrackedProcess) -> tuple[float, bool, bool, bool, int, int]:
+    def _place(self, tracked: TrackedProcess) -> tuple[float, bool, bool, bool, bool, int, int]:
         """Order them as readers do: the first stands for the job, and a launcher never steps."""
-        key, is_idle = tracked.key, tracked.agent_stats.steps.source is None
+        key, source = tracked.key, tracked.agent_stats.steps.source
         number = float("inf") if tracked.rank is None else tracked.rank
-        is_other = key != self._root
-        return number, is_idle, is_other, not tracked.has_framework, key.start_ticks, key.pid
+        idles = source is None, source == LOOP
+        is_other, loads_none = key != self._root, not tracked.has_framework
+        return number, *idles, is_other, loads_none, key.start_ticks, key.pid
 
     def _take(self) -> list[JobEvent]:
         events: list[JobEvent] = []

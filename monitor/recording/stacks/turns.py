@@ -21,7 +21,7 @@ from whyidle.monitor.attach.stack_reader.code_objects import Place
 from whyidle.monitor.attach.stack_reader.loop_counters import Count, Loop
 from whyidle.monitor.link.records import Steps
 from whyidle.monitor.recording.stats.step_times import SECOND
-from whyidle.monitor.recording.stats.totals import LOOP
+from whyidle.monitor.runs.training import LOOP
 
 # A loop has turned so often before it counts, and began anew in no more than this share of turns.
 LEAST_TURNS: Final = 3

@@ -14,7 +14,8 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.records import Steps
 from whyidle.monitor.recording.stats.event_limits import MOST_COUNTED
-from whyidle.monitor.recording.stats.totals import LOOP, quantiles
+from whyidle.monitor.recording.stats.totals import quantiles
+from whyidle.monitor.runs.training import LOOP
 
 SECOND = 1_000_000_000
 # What is said of "now": so long, or a few steps where they take longer, but no more than this.

@@ -16,6 +16,7 @@ from whyidle.agents import wire
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.metrics import METRICS, STEP_BOUNDS_S
 from whyidle.monitor.link.records import Gauges, Steps
+from whyidle.monitor.runs.training import LOOP
 
 # Bins to a doubling: a value read back is within 1.1% of what it was.
 BINS = 32
@@ -142,8 +143,6 @@ class Stretches:
         self._found = [pair[0] for pair in pairs]
 
 
-# The source of steps that are turns of the job's own loop: counted from outside, and none is timed.
-LOOP = "loop"
 TOTALS = tuple(x.gauge.key for x in METRICS if x.gauge is not None and x.gauge.in_run)
 
 

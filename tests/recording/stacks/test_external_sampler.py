@@ -11,7 +11,9 @@ from tests.link.conftest import FS, Puppet
 from tests.recording.records import stacks, steps, take
 from tests.recording.seated import BUSY, Job, Samples, goes_in, is_inside, stays_out, trainer
 from whyidle.monitor.attach.answers import Outcome, Refusal
-from whyidle.monitor.link.records import Frame, StackCount
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.link.records import Frame, StackCount, Steps
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.ranks import Rank
 from whyidle.monitor.processes.target import Target
@@ -102,6 +104,28 @@ def test_why_it_cannot_be_read_is_said_once(
 def tracked(puppet: Puppet, pid: int, rank: int | None = None) -> TrackedProcess:
     who = replace(trainer(puppet), rank=None if rank is None else Rank(rank, None, 8, "torchrun"))
     return TrackedProcess(ProcessKey(pid, 1), who, 0.0, barred=BUSY, is_young=False)
+
+
+def test_what_loops_beside_those_that_train_makes_no_step_of_the_job(puppet: Puppet) -> None:
+    """Each process that trains counts its own, one plays by itself; alone its turns count."""
+    second, found = 10**9, [tracked(puppet, pid) for pid in (1, 2, 3)]
+    for each, source, count in zip(
+        found, ("loop", "optimizer", "optimizer"), (9, 90, 80), strict=True
+    ):
+        each.agent_stats.take(
+            [Steps(second, source, second, count, [second // count])], lambda t: t
+        )
+
+    def rates(*, trains: bool) -> list[float | None]:
+        readings = (each.of_job(trains=trains) for each in found)
+        return [reading.get(m.PROCESS_STEP_P50) for reading in readings]
+
+    for each in found:
+        each.agent_stats.latest = Reading({m.PROCESS_STEP_P50: 0.1})
+        each.link = object()  # type: ignore[assignment]
+    assert [each.trains for each in found] == [False, True, True]
+    assert rates(trains=True) == [None, 0.1, 0.1]
+    assert rates(trains=False) == [0.1, 0.1, 0.1]
 
 
 def test_reasons_of_many_processes_are_shown_a_few_times(

@@ -18,7 +18,7 @@ from whyidle.monitor.attach.stack_reader.loop_counters import Count, Loop
 from whyidle.monitor.attach.stack_reader.reader import StackReader
 from whyidle.monitor.recording.stacks.turns import REACH_NS, SETTLED_NS, Turns
 from whyidle.monitor.recording.stats.step_times import SECOND
-from whyidle.monitor.recording.stats.totals import LOOP
+from whyidle.monitor.runs.training import LOOP
 
 COUNTED = """
 import signal, time
