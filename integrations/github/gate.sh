@@ -22,18 +22,17 @@ trap 'rm -f "$answer"' EXIT
 [ -n "$sarif" ] && rm -f "$sarif"
 monitor run "${options[@]}" -- bash -euo pipefail -c "$WHYIDLE_RUN" >"$answer"
 code=$?
-if [ ! -s "$answer" ]; then
+# The recording that was judged, the middle one of several; else the last. A failure has none.
+asked() { "${WHYIDLE_PYTHON:-python}" -c "$of_answer" "$1" <"$answer"; }
+of_answer='import json, sys; last = json.loads(([*sys.stdin] or ["{}"])[-1])
+print(last.get("gate", {"run": last.get("run", "")}).get(sys.argv[1], ""))'
+run=$(asked run)
+if [ -z "$run" ]; then
   # Nothing was recorded, and it was said why.
   case $save$baseline in false*/*) [ -e "$baseline" ] ||
     echo "In CI this step makes it, once, on the main branch: save: true (WHYIDLE_SAVE=true)." >&2 ;; esac
   exit "$code"
 fi
-
-# The recording that was judged, the middle one of several; else the last.
-asked() { "${WHYIDLE_PYTHON:-python}" -c "$of_answer" "$1" <"$answer"; }
-of_answer='import json, sys; last = json.loads(sys.stdin.readlines()[-1])
-print(last.get("gate", {"run": last["run"]}).get(sys.argv[1], ""))'
-run=$(asked run)
 outcome=$(asked outcome)
 [ -z "$outcome" ] && [ "$code" -ne 0 ] && outcome=job_failed
 if [ "$save" = true ] && [ "$code" -eq 0 ]; then

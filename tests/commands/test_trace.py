@@ -34,7 +34,8 @@ def trace(tmp_path: Path) -> Path:
 
 def of(monitor: Monitor, path: Path, *options: str) -> dict[str, Any]:
     done = monitor("trace", path, "--json", *options)
-    assert done.returncode == 0, done.stderr
+    # What is cut off says so by a code of its own.
+    assert done.returncode in {0, Exit.PARTIAL}, done.stderr
     assert done.stderr == ""
     (answer,) = lines(done.stdout)
     return answer
@@ -188,7 +189,8 @@ def test_of_a_file_that_is_cut_off_the_rest_is_shown(
     check_contract(answer)
     assert answer["warnings"]
     assert answer["devices"][0]["kernels"] >= 1
-    assert "\n! " in monitor("trace", path).stdout
+    shown = monitor("trace", path)
+    assert (shown.returncode, shown.stdout[:2]) == (Exit.PARTIAL, "! ")
 
 
 def test_a_number_that_names_a_file_is_a_file(monitor: Monitor, tmp_path: Path) -> None:
@@ -199,7 +201,7 @@ def test_a_number_that_names_a_file_is_a_file(monitor: Monitor, tmp_path: Path) 
 def test_a_file_named_view_is_reached_by_its_path(monitor: Monitor, tmp_path: Path) -> None:
     (tmp_path / "view").write_bytes(WHOLE)
     assert "PyTorch" in monitor("trace", "./view", cwd=tmp_path).stdout
-    assert "Missing argument" in monitor("trace", "view", cwd=tmp_path).stderr
+    assert "needs FILE" in monitor("trace", "view", cwd=tmp_path).stderr
 
 
 def test_both_forms_are_in_the_help(monitor: Monitor) -> None:

@@ -231,4 +231,4 @@ def test_a_server_that_is_down(monitor: Monitor) -> None:
         done = monitor("diagnose", f"http://127.0.0.1:{closed.getsockname()[1]}", "--json")
     assert done.returncode == Exit.GONE
     assert "does not answer: Connection refused" in done.stderr
-    assert not done.stdout
+    assert json.loads(done.stdout)["error"] == "gone"

@@ -111,7 +111,7 @@ def test_a_trace_is_asked_for_fetched_understood_and_kept(bench: Bench) -> None:
     assert (summary.window["ns"], summary.window["asked_ns"]) == (250_000_000, 800_000_000)
     assert summary.window["step_ns"] == 200_000_000
     assert news.kind == TAKEN
-    assert "the job stood still for 9 ms" in news.text
+    assert "the job paused for 9 ms" in news.text
     assert "input" in news.text
     assert news.data is not None
     assert news.data["id"] == summary.trace

@@ -59,7 +59,7 @@ def test_it_is_taken_read_and_kept_and_each_state_is_reported(bench: Wishing) ->
     with Kept.open(bench.store) as kept:
         (trace,) = kept.traces(bench.run)
     assert bench.taking.request.progress.trace == trace.id
-    assert "the job stood still for 9 ms" in bench.what
+    assert "the job paused for 9 ms" in bench.what
     assert bench.taking.request.progress.asked_ms == 7
     assert [news.kind for news in bench.news] == ["trace_taken"]
     # Once.

@@ -48,7 +48,7 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
     monkeypatch.setenv("COLUMNS", "1000")
     window = recorded(name)
     page = page_of(window)
-    terminal = flat(screen(as_json(diagnose(window))))
+    terminal = flat(screen(as_json(diagnose(window)), everything=True))
     said = [page.verdict, *findings.caveats(page.answer), *findings.while_it_computes(page.answer)]
     for each in page.answer.findings:
         said += [each.title, *each.documents, *each.also_seen]
