@@ -187,7 +187,11 @@ def _asked_of(words: list[str], patience_s: float) -> tuple[Answer, str]:
             raise Problem(what, "Attach first.") from None
     said = beside.decode(errors="replace").removeprefix("monitor: ").strip()
     try:
-        return dict(json.loads(out)), said
+        answer = dict(json.loads(out))
     except ValueError:
+        answer = {}
+    if not answer or "error" in answer:
+        # A failure under --json is an answer too; what a person reads is said beside it.
         why = said or f"monitor {words[0]} ended with {process.returncode}."
-        raise Problem(brief.text(why)) from None
+        raise Problem(brief.text(why))
+    return answer, said

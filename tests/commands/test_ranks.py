@@ -183,7 +183,7 @@ def test_the_late_rank_is_named_whoever_started_it(
     assert ranks["straggler"]["rank"] == 1
     (finding,) = (each for each in answer["findings"] if each["rule"] == "straggler_rank")
     assert finding["where"][0]["function"] == "read"
-    assert finding["title"].startswith("Rank 1 comes last")
+    assert finding["title"].startswith("Rank 1 is late")
     # The first rank is shown: on a CPU its thread waits for the other one.
     slices = answer["budget"]["slices"]
     assert how == "jax" or slices["exposed_comm"] > 0.4 * sum(slices.values())

@@ -43,7 +43,7 @@ def test_its_server_names_the_missing_rank_and_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (job_stands_still, windows):
-        monkeypatch.setattr(module, "LEAST_S", 0.0)
+        monkeypatch.setattr(module, "A_MINUTE_S", 0.0)
     script, until, port = tmp_path / "train.py", tmp_path / "until", free_port()
     script.write_text(JOB)
     command = [*TORCHRUN, str(script), str(port), str(until)]

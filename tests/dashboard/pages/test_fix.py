@@ -104,7 +104,7 @@ def test_a_link_opens_that_finding_alone_and_the_others_stay_to_be_seen(tmp_path
     assert opened(app) == [False, True, False]
     said = text(app)
     assert said.index("The device waits") < said.index("garbage collector")
-    assert said.index("garbage collector") < said.index("Energy goes into time")
+    assert said.index("garbage collector") < said.index("Energy is used")
     # Two ranges are worth a picture.
     assert "How much faster each fix makes it" in said
     assert re.search(r"up to \d+ W, \d+ J a step", said)

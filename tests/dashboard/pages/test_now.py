@@ -204,7 +204,7 @@ def _save(test: Any) -> None:
 def test_the_verdict_is_said_first_and_what_costs_time_beside_a_risk(tmp_path: Path) -> None:
     job(tmp_path / DATABASE, seconds=300).end()
     words = app(tmp_path / DATABASE).words
-    starved, grows = "The device waits for the next batch", "The job holds more memory"
+    starved, grows = "The device waits for the next batch", "Memory grows with every step"
     assert words.index(grows) < words.index(starved)
 
 
