@@ -145,9 +145,13 @@ def test_what_is_no_training_job_is_not_recorded(
 
 
 def test_a_shell_that_started_python_may_become_a_job(monitor: Monitor) -> None:
-    script = f'{sys.executable} -c "$0"; :'
+    # The path of Python may hold spaces.
+    script = '"$1" -c "$0"; :'
     with subprocess.Popen(
-        ["sh", "-c", script, JOB], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ["sh", "-c", script, JOB, sys.executable],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()
