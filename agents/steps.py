@@ -289,9 +289,11 @@ class Steps:
 
     def batches(self, now: int, number: int) -> None:
         """Note how many batches loaders gave since the last call; on the agent's thread."""
-        if number and self._loaded is None:
+        if not number:
+            return
+        if self._loaded is None:
             self._loaded = _Key(now, comes_back=True)
-        elif number and self._loaded is not None:
+        else:
             self._loaded.tick(now)
             self._loaded.ticks += number - 1
 

@@ -117,12 +117,6 @@ def measure_own(chosen: list[Case], *, anew: bool) -> None:
                 print(f"{cured.id}: {found}", flush=True)
 
 
-def _row(
-    case: Case, path: Path, truth: dict[str, Any], gives: dict[str, list[float]]
-) -> dict[str, Any]:
-    return judged(case, path, truth, gives)
-
-
 def judge(chosen: list[Case], recordings: Path) -> Iterator[dict[str, Any]]:
     """Yield the row of each recorded case."""
     known = _read(TRUTH)
@@ -133,7 +127,7 @@ def judge(chosen: list[Case], recordings: Path) -> Iterator[dict[str, Any]]:
         if path.exists() and "gain" in truth:
             there.append((case, path, truth, own(case, known)))
     with ProcessPoolExecutor() as pool:
-        yield from pool.map(_row, *zip(*there, strict=True)) if there else ()
+        yield from pool.map(judged, *zip(*there, strict=True)) if there else ()
 
 
 def asked() -> argparse.Namespace:

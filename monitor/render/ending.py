@@ -71,8 +71,7 @@ def _finding(finding: FindingJson, answer: DiagnosisJson, *, is_first: bool) -> 
         yield f"{finding.severity.upper():<{len(INDENT)}}{said}"
     fix = next(iter(finding.fixes.values()), None)
     if is_first and fix is not None:
-        first, _, _ = printable(fix.text).partition(". ")
-        yield f"{INDENT}→ {first.rstrip('.')}."
+        yield f"{INDENT}→ {finding_text.first_sentence(printable(fix.text))}"
 
 
 def _gpus(summary: RunSummary, gpus: Sequence[Gpu]) -> str | None:

@@ -187,12 +187,22 @@ def factor(speedup: Sequence[float] | None, expected: float | None) -> str:
     """Say how much faster it is expected to be, with the range; empty where there is none."""
     if speedup is None or expected is None:
         return ""
-    slow, fast = speedup
-    between = _between(f"{slow:.2f}x", f"{fast:.2f}x")
+    between = _between(*(f"{end:.2f}x" for end in speedup))
     if " " not in between:
         return f"{between} faster"
-    unsure = "uncertain: " if fast > WIDE * slow else ""
+    unsure = "uncertain: " if is_uncertain(speedup) else ""
     return f"about {expected:.2f}x faster ({unsure}{between})"
+
+
+def is_uncertain(speedup: Sequence[float]) -> bool:
+    """Tell whether the ends of a range are far apart."""
+    slow, fast = speedup
+    return fast > WIDE * slow
+
+
+def first_sentence(text: str) -> str:
+    """Return what to change in one sentence, for places with room for no more."""
+    return f"{text.partition('. ')[0].rstrip('.')}."
 
 
 def _between(low: str, high: str) -> str:

@@ -60,7 +60,7 @@ def _said(verdict: VerdictJson) -> Advice:
 def _found(finding: FindingJson) -> Advice:
     slow, fast = finding.speedup or (1.0, 1.0)
     gain = "" if finding.expected is None else f"about {finding.expected:.2f}x faster"
-    gain += ", uncertain" if gain and fast > finding_text.WIDE * slow else ""
+    gain += ", uncertain" if gain and finding_text.is_uncertain((slow, fast)) else ""
     low, high = f"{slow:.2f}x", f"{fast:.2f}x"
     where = next(iter(finding.where), None)
     fix, code = _fixed(next(iter(finding.fixes.values()), None))
@@ -87,8 +87,8 @@ def lines(advice: Sequence[Advice], width: int) -> list[Text]:
     if first.place or first.between:
         shown.append(ends(Text(f"{INDENT}{first.place}"), first.between, width))
     if first.fix:
-        fix, _, _ = first.fix.partition(". ")
-        shown.append(cut(Text(f"{INDENT}→ {fix.rstrip('.')}.", "cyan"), width))
+        fix = finding_text.first_sentence(first.fix)
+        shown.append(cut(Text(f"{INDENT}→ {fix}", "cyan"), width))
     shown += [_head(each, width) for each in rest[: MOST - 1]]
     if more := len(rest) - MOST + 1:
         shown += [Text(f"{INDENT}and {more} more", "dim")] if more > 0 else []
