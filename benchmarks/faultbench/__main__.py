@@ -106,12 +106,17 @@ def measure_due(chosen: list[Case], most: int) -> list[Case]:
 def measure_own(chosen: list[Case], *, anew: bool) -> None:
     """Measure what curing a fault gives that was found before the one that was put in."""
     ids = {case.id: case for case in chosen}
-    for row in _read(RESULTS)["cases"]:
+    rows = _read(RESULTS)["cases"]
+    # What only the fault brings with it is no fault of the healthy program's.
+    said = {row["case"]: {rule for rule, *_ in row["found"]} for row in rows if row["is_healthy"]}
+    for row in rows:
         case = ids.get(row["case"])
         if case is None or not row["is_fault"] or row["right_first"] or not row["found"]:
             continue
         for rule, cured in case.cured:
-            if row["found"][0][0] == rule and (anew or cured.id not in _read(TRUTH)):
+            if row["found"][0][0] != rule or rule not in said.get(case.twin, ()):
+                continue
+            if anew or cured.id not in _read(TRUTH):
                 found = measured([Case(case.family, HEALTHY, case.scale, 0), cured])
                 _write(TRUTH, _read(TRUTH) | found)
                 print(f"{cured.id}: {found}", flush=True)
