@@ -32,11 +32,12 @@ def main() -> None:
     page = st.navigation(pages, position="hidden")
     st.set_page_config(page_title=f"{page.title} · {NAME}", layout="wide")
     widgets.write(markup.STYLE)
+    top = st.container(key="top")
     # Outside the page, so that the controls and their query parameters persist across pages.
     with st.container(horizontal=True, key="pages"):
         links = [st.empty() for _ in pages]
     # A fleet is of no run.
-    shown = frame.chosen() if page.url_path != fleet.PATH else None
+    shown = frame.chosen(top) if page.url_path != fleet.PATH else None
     # Parameters that are bound to a control are passed on automatically.
     run = None if shown is None else {run_picker.NAME: str(shown.run.id)}
     for link, each in zip(links, pages, strict=True):

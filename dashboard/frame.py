@@ -11,8 +11,9 @@ from types import EllipsisType
 from typing import Any, Final
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from whyidle.dashboard import run_picker, settings, sidebar, store_reader, widgets
+from whyidle.dashboard import header, run_picker, settings, store_reader, widgets
 from whyidle.dashboard.views import time_range
 from whyidle.dashboard.views.time_range import TimeRange
 from whyidle.monitor.core.errors import Problem
@@ -84,12 +85,18 @@ class PageState:
         return replace(self, run=run)
 
 
-def chosen() -> PageState | None:
-    """Draw the controls, and return the choice, or say why there is nothing to draw."""
+def chosen(top: DeltaGenerator) -> PageState | None:
+    """Draw the controls, and return the choice, or say why there is nothing to draw.
+
+    ``top``: where to say which run it is.
+    """
     shown: PageState | None = _guarded(choose)
     if shown is None:
         widgets.note("The page updates by itself as soon as there is something to show.")
         st.fragment(_try_again, run_every=AGAIN_SECONDS)()
+    else:
+        with top:
+            live(lambda now: header.show(now.reader, now.run), shown, shown.check_every)
     return shown
 
 
@@ -157,21 +164,18 @@ def choose() -> PageState:
     reader = store_reader.reader()
     with st.sidebar:
         run = run_picker.picked_run(reader)
-        header = RunHeader.of(run)
+        facts = RunHeader.of(run)
         name = st.segmented_control(
             "Time range",
             list(time_range.RANGES),
-            default="5m" if header.is_recording else time_range.ALL,
+            default="5m" if facts.is_recording else time_range.ALL,
             key="range",
             bind="query-params",
         )
         everything = st.toggle("All GPUs of the machine", key="all", bind="query-params")
-        paused_ms = _paused() if header.is_recording else None
-    shown = PageState(reader, run, name or time_range.ALL, everything, paused_ms, header)
-    with st.sidebar:
-        live(lambda now: sidebar.run(now.reader, now.run), shown, shown.check_every)
-        sidebar.label(run)
-    return shown
+        paused_ms = _paused() if facts.is_recording else None
+        header.label(run)
+    return PageState(reader, run, name or time_range.ALL, everything, paused_ms, facts)
 
 
 def _paused() -> int | None:

@@ -120,7 +120,7 @@ def configuration(endpoint: Endpoint) -> dict[str, Any]:
         "browser.gatherUsageStats": False,
         # By default, pages of Streamlit's makers may control an app. Not this one.
         "client.allowedOrigins": [],
-        "client.toolbarMode": "viewer",
+        "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",
         "client.showErrorLinks": False,
         "logger.level": "error",

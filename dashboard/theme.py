@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.slices import LOOKS, Slice
+from whyidle.monitor.core.slices import LOOKS, Slice, is_light
 
-# Okabe and Ito's palette, as for causes: safe for colour-blind eyes. One meaning, one colour.
-BLUE: Final = "#0072B2"
-SKY: Final = "#56B4E9"
-GREEN: Final = "#009E73"
-ORANGE: Final = "#E69F00"
-VERMILION: Final = "#D55E00"
-PURPLE: Final = "#CC79A7"
-GREY: Final = "#8A8F98"
-# Better and worse differ by more than red and green, and always carry a sign.
-BETTER: Final = GREEN
-WORSE: Final = VERMILION
-SEVERITIES: Final = {"high": VERMILION, "medium": ORANGE, "low": SKY, "info": GREY}
+# Hues belong to causes alone. Devices, runs and everything else that is drawn has shades of slate.
+SLATE: Final = "#4F6B84"
+MIST: Final = "#8FA9BF"
+GREY: Final = "#6F7680"
+# White text is read on these.
+BETTER: Final = "#0B7A5A"
+WORSE: Final = "#A3180F"
+ALARM: Final = WORSE
+SEVERITIES: Final = {"high": ALARM, "medium": "#8A5300", "low": "#4A5560", "info": "#6B7280"}
 # Of several classes at once; white text is read on it, and it is seen on a light and a dark page.
 MIXED: Final = "#5B6675"
-# A colour lighter than this has dark text.
-LIGHT: Final = 145
-# For several GPUs or processes in one chart.
-SEQUENCE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, "#44546A", "#8C6D31")
+# For several GPUs or processes in one chart: shades, then the same with dots.
+SHADES: Final = ("#566D84", "#7590A8", "#97AFC3", "#BCCBD8")
+DASHES: Final = ("solid", "dot")
 
 CAUSES: Final[dict[Slice, str]] = {part: look.colour for part, look in LOOKS.items()}
 
@@ -36,20 +32,21 @@ THEME: Final = {
     "theme.font": "sans-serif",
     "theme.baseRadius": "small",
     "theme.baseFontSize": 15,
-    "theme.light.primaryColor": BLUE,
+    "theme.light.primaryColor": "#33475B",
     "theme.light.backgroundColor": "#ffffff",
     "theme.light.secondaryBackgroundColor": "#f5f6f8",
     "theme.light.textColor": "#1b1f24",
+    "theme.light.linkColor": "#1F4E79",
     "theme.light.borderColor": "#dfe2e6",
-    "theme.dark.primaryColor": SKY,
+    "theme.dark.primaryColor": SHADES[-1],
     "theme.dark.backgroundColor": "#101418",
     "theme.dark.secondaryBackgroundColor": "#181d23",
     "theme.dark.textColor": "#e4e7eb",
+    "theme.dark.linkColor": "#9CC4EC",
     "theme.dark.borderColor": "#2c333b",
 }
 
 
 def ink(colour: str) -> str:
     """Return the colour of text that can be read on a colour."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > LIGHT else "#ffffff"
+    return "#000000" if is_light(colour) else "#ffffff"

@@ -15,7 +15,7 @@ from whyidle.dashboard.views.comparison import Distribution
 BINS: Final = 40
 # Steps beyond this quantile are counted in the last bin, to leave room for the others.
 _SHOWN: Final = 0.99
-COLOURS: Final = (theme.GREY, theme.SKY)
+COLOURS: Final = (theme.MIST, theme.SLATE)
 
 
 def steps(name: str, sides: Sequence[Distribution]) -> Figure:

@@ -17,6 +17,10 @@ _FORMATS: Final[dict[Unit, str]] = {
     "ratio": ".0%", "bytes": ".3~f", "watts": ".0f", "cores": ".2f",
     "per_second": base.COUNTS, "count": base.COUNTS,
 }  # fmt: skip
+# Closer to its limit than this, a line and its limit fit into one chart.
+NEAR: Final = 0.5
+# The lowest top of an axis of shares: below it all is near nothing.
+LOWEST_TOP: Final = 0.05
 _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -50,8 +54,10 @@ def lines(
     limits: Sequence[Limit] = (),
     **more: Any,
 ) -> Figure:
-    """Return a line chart; unknown values leave gaps."""
+    """Return a line chart; unknown values leave gaps, and limits far above are not drawn."""
     known = [line for line in drawn if line.series.unknown is None]
+    highest = max((line.series.peak[1] for line in known if line.series.peak), default=0.0)
+    limits = [limit for limit in limits if highest >= NEAR * limit.value]
     factor, suffix = _scale(known, limits) if unit == "bytes" else (1.0, "")
     traces = [
         trace
@@ -59,7 +65,9 @@ def lines(
         for trace in (*_band(line, factor), _trace(line, unit, factor, suffix))
     ]
     traces += [_limit(limit, span, factor) for limit in limits] if known else []
-    axis = {"ticksuffix": suffix, "tickformat": "~f"} if suffix else {}
+    axis: dict[str, object] = {"ticksuffix": suffix, "tickformat": "~f"} if suffix else {}
+    if unit == "ratio":
+        axis["range"] = [0, min(1.02, max(LOWEST_TOP, 1.2 * highest))]
     shape = base.layout(
         f"{name} {span.name}",
         xaxis=base.time_axis(span),

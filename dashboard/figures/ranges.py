@@ -38,7 +38,7 @@ def ranges(name: str, shown: Sequence[Range]) -> Figure:
         "mode": "markers",
         "y": [row for row, _ in known],
         "x": [each.middle for _, each in known],
-        "marker": {"symbol": "diamond", "size": 9, "color": theme.BLUE},
+        "marker": {"symbol": "diamond", "size": 9, "color": theme.SLATE},
         "hovertemplate": "%{x:.2f}x<extra></extra>",
     }
     return base.figure([bars, middles] if known else [bars], _layout(name, shown))

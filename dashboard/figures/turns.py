@@ -15,8 +15,8 @@ def turns(name: str, pairs: Sequence[Pair], most: int | None) -> Figure:
     """Return a chart of what a step took in each block."""
     numbers = [pair.number for pair in pairs]
     traces = [
-        _series("without it", numbers, [pair.without_s for pair in pairs], theme.GREY),
-        _series("with it", numbers, [pair.with_s for pair in pairs], theme.BLUE),
+        _series("without it", numbers, [pair.without_s for pair in pairs], theme.MIST),
+        _series("with it", numbers, [pair.with_s for pair in pairs], theme.SLATE),
     ]
     last = max([most or 0, *numbers, 1])
     shape = base.layout(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle, product
 from typing import Final
 
 import streamlit as st
@@ -52,15 +53,17 @@ def is_few(gpus: Sequence[Subject]) -> bool:
 
 def colours(gpus: Sequence[Subject]) -> dict[str, str]:
     """Return the colour of each GPU."""
-    return {gpu.name: theme.SEQUENCE[i % len(theme.SEQUENCE)] for i, gpu in enumerate(gpus)}
+    return {gpu.name: theme.SHADES[i % len(theme.SHADES)] for i, gpu in enumerate(gpus)}
 
 
 def one_by_one(all_series: Sequence[Series]) -> list[Line]:
     """Return a line per series, in distinct colours."""
     fill = len(all_series) == 1
     return [
-        Line(one, theme.SEQUENCE[i % len(theme.SEQUENCE)], fill=fill)
-        for i, one in enumerate(all_series)
+        Line(one, shade, dash, fill=fill)
+        for one, (dash, shade) in zip(
+            all_series, cycle(product(theme.DASHES, theme.SHADES)), strict=False
+        )
     ]
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Final
 
 import streamlit as st
-from msgspec import structs
 
 from whyidle.dashboard import markup, settings, widgets
 from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.markup import Tile, safe
 from whyidle.dashboard.pages._page_data import PageData
-from whyidle.dashboard.views import findings, job
+from whyidle.dashboard.views import findings, job, source
 from whyidle.dashboard.views.job import Gpus, known_compute
 from whyidle.dashboard.views.marks import News
 from whyidle.dashboard.views.newest import Newest
@@ -22,10 +20,11 @@ from whyidle.dashboard.views.time_range import FEW_POINTS, RANGES
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.control import client
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson, PlaceJson
 from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.prices import Prices
 from whyidle.monitor.render import finding_text, numbers
 from whyidle.monitor.store import Event, Run
 
@@ -38,14 +37,46 @@ _TRACE_SECONDS: Final = 1.0
 def tiles(data: PageData) -> str:
     """Return the current numbers; for a run that is over, their means."""
     series, newest = data.series, data.newest
-    share, who = computing(data)
+    of_steps = _number("Steps", series, newest, m.JOB_STEPS)
+    step = _number("Step", series, newest, m.JOB_STEP_P50)
+    note = f"{step.value} a step" if step.value is not None else step.note
     return markup.tiles([
         _busy(series, newest, data.gpus),
-        Tile("Computing", None if share is None else numbers.show(share, "ratio"), who),
-        _number("Step", series, newest, m.JOB_STEP_P50),
-        _number("Steps", series, newest, m.JOB_STEPS),
-        _number("Samples", series, newest, m.JOB_SAMPLES),
+        of_steps if of_steps.value is None else of_steps._replace(note=note),
+        _lost(data),
+        _held(data),
     ])  # fmt: skip
+
+
+def _lost(data: PageData) -> Tile:
+    """Return the hours of its GPUs in which nothing was computed, and what they cost."""
+    name = "GPU time lost"
+    share, why = computing(data)
+    if share is None or not data.gpus.mine:
+        return Tile(name, None, why if share is None else data.gpus.problem or job.NONE_READ)
+    whole = len(data.gpus.mine) * data.span.seconds
+    lost = whole * (1 - share)
+    money, _ = Prices.here().of(None, lost / 3600)
+    paid = "" if money is None else f"{numbers.money(money, Prices.here().currency)}; "
+    return Tile(name, _hours(lost), f"{paid}of {_hours(whole)}")
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:,.1f} h" if seconds >= 3600 else numbers.duration(seconds)
+
+
+def _held(data: PageData) -> Tile:
+    """Return the memory in use on all GPUs shown, or of the job's processes where there is none."""
+    if not data.chosen:
+        return _number("Memory", data.series, data.newest, m.JOB_RSS)
+    used, total = (
+        sum(data.newest.get(metric, gpu.id).value or 0.0 for gpu in data.chosen)
+        for metric in (m.GPU_MEMORY_USED, m.GPU_MEMORY_TOTAL)
+    )
+    if not used:
+        return Tile("GPU memory", None, data.newest.get(m.GPU_MEMORY_USED, data.chosen[0].id).why)
+    of = f"of {numbers.size(total)}" if total else ""
+    return Tile("GPU memory", numbers.size(used), of)
 
 
 def _number(name: str, series: SeriesSource, newest: Newest, metric: Metric) -> Tile:
@@ -57,7 +88,7 @@ def _number(name: str, series: SeriesSource, newest: Newest, metric: Metric) -> 
 
 def _mean(name: str, series: Series) -> Tile:
     value = series.mean
-    note = "mean of the shown range" if value is not None else series.unknown or ""
+    note = "on average" if value is not None else series.unknown or ""
     return Tile(name, _shown(value, series.metric), note)
 
 
@@ -66,7 +97,7 @@ def _shown(value: float | None, metric: Metric) -> str | None:
 
 
 def _busy(series: SeriesSource, newest: Newest, gpus: Gpus) -> Tile:
-    name, metric = "GPU utilisation", m.GPU_UTILISATION
+    name, metric = "GPU in use", m.GPU_UTILISATION
     if not gpus.shown:
         return Tile(name, None, gpus.problem or "")
     if not series.span.is_live:
@@ -78,7 +109,7 @@ def _busy(series: SeriesSource, newest: Newest, gpus: Gpus) -> Tile:
     mean = sum(values) / len(values) if values else None
     several = f"{min(values):.0%} to {max(values):.0%}" if len(values) > 1 else ""
     note = "; ".join(x for x in (several, *missing[:2]) if x)
-    return Tile(name, _shown(mean, metric), note or "kernels ran in this share of the time")
+    return Tile(name, _shown(mean, metric), note or "of the time a kernel ran")
 
 
 def accounted(data: PageData) -> tuple[BudgetJson | None, str]:
@@ -97,29 +128,46 @@ def computing(data: PageData) -> tuple[float | None, str]:
     return known_compute(budget, who, counted=is_counted)
 
 
-def finding(answer: DiagnosisJson, run: Run) -> str:
-    """Return the costliest finding and the risks beside it, with links to their fixes."""
+def verdict(answer: DiagnosisJson, run: Run) -> str:
+    """Return what is wrong, where, what to do and what that gives; then the risks beside it."""
     said, lead = answer.verdict, findings.lead(answer)
-    verdict = f'<p class="w-verdict"><b>{safe(said.text)}</b></p>'
+    cause = f'<p class="w-cause">{safe(said.text)}</p>'
     if lead is None:
-        return verdict
-    if lead.first.rule == said.rule:
-        verdict, lead = "", replace(lead, first=structs.replace(lead.first, title=said.text))
-    more = f" · {lead.more} more" if lead.more else ""
-    beside = (_finding(each, run, "What to do about it") for each in lead.beside)
-    first = _finding(lead.first, run, "How to fix it", more)
-    return "".join([verdict, first, *beside])
+        return f'<div class="w-answer"><div>{cause}</div></div>'
+    first = lead.first
+    where = said.where or first.where
+    left = f"{markup.chip(first.severity)}{cause}{_line(where[0], run) if where else ''}"
+    others = [_beside(each, run) for each in lead.beside]
+    card = f'<div>{left}</div><div class="w-gain">{_gain(first, said.rule, run, lead.more)}</div>'
+    return f'<div class="w-answer">{card}</div>{"".join(others)}'
 
 
-def _finding(found: FindingJson, run: Run, way: str, more: str = "") -> str:
-    said = finding_text.of(found)
-    gives = f" A fix makes steps {said.factor}." if said.factor else ""
-    at = "".join(f"{place.at} in {place.function}" for place in said.places[:1])
-    link = markup.link("fix", way, run=run.id, finding=found.rule)
-    return (
-        f'<p class="w-verdict">{markup.chip(found.severity)}<b>{safe(said.title)}</b>'
-        f'{safe(gives)} <span class="w-mono">{safe(at)}</span> {link}{safe(more)}</p>'
+def _line(place: PlaceJson, run: Run) -> str:
+    """Return a place, and its own line of source."""
+    code, said, text = source.around(place, run), finding_text.place(place), ""
+    if not isinstance(code, str):
+        line = code.lines[code.line - code.first].strip()
+        text = f'<code class="w-source">{safe(line)}</code>'
+    return f'<div class="w-mono">{safe(f"{said.at} in {said.function}")}</div>{text}'
+
+
+def _gain(first: FindingJson, rule: str | None, run: Run, more: int) -> str:
+    said = finding_text.of(first)
+    title = "" if first.rule == rule else f'<p class="w-title">{safe(said.title)}</p>'
+    expected, _, between = said.factor.partition(" (")
+    gain = f'<div class="w-big">{safe(expected)}</div>' if expected else ""
+    around = f'<div class="w-sub">{safe(between.rstrip(")"))}</div>' if between else ""
+    fix = "".join(
+        f"<p>{safe(finding_text.first_sentence(each.text))}</p>" for each in said.remedies[:1]
     )
+    button = markup.link("fix", "Show the fix", run=run.id, finding=first.rule)
+    rest = f' <span class="w-sub">{more} more found</span>' if more else ""
+    return f'{title}{gain}{around}{fix}<div class="w-button">{button}</div>{rest}'
+
+
+def _beside(found: FindingJson, run: Run) -> str:
+    link = markup.link("fix", "What to do about it", run=run.id, finding=found.rule)
+    return f'<p class="w-beside">{markup.chip(found.severity)}<b>{safe(found.title)}</b> {link}</p>'
 
 
 def ranks(answer: DiagnosisJson) -> str:

@@ -36,8 +36,8 @@ STYLE: Final = f"""
   padding: 8px 0; margin: 0; background: color-mix(in srgb, currentColor 4%, transparent); }}
 .w-code div {{ white-space: pre; padding: 0 12px; min-width: max-content; }}
 .w-code b {{ font-weight: 400; opacity: 0.5; margin-right: 14px; }}
-.w-code .here {{ background: color-mix(in srgb, {theme.ORANGE} 28%, transparent);
-  box-shadow: inset 3px 0 0 {theme.VERMILION}; }}
+.w-code .here {{ background: color-mix(in srgb, currentColor 12%, transparent);
+  box-shadow: inset 3px 0 0 currentColor; }}
 </style>
 """
 
@@ -78,7 +78,8 @@ def _coloured(row: Change) -> str:
     colour = COLOURS.get(row.is_)
     if colour is None:
         return safe(row.change)
-    return f'<span style="color:{colour}">{safe(row.change)} {SIGNS[row.is_]}</span>'
+    ink = f"color-mix(in srgb,{colour} 70%,currentColor)"
+    return f'<span style="color:{ink}">{safe(row.change)} {SIGNS[row.is_]}</span>'
 
 
 def code(code: Code) -> str:

@@ -17,7 +17,7 @@ from whyidle.monitor.core.contracts.trace import CopyJson
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 
-_COLOURS: Final = (theme.BLUE, theme.ORANGE)
+_COLOURS: Final = (theme.SLATE, theme.MIST)
 
 
 def blocks(data: PageData, whose: Sequence[Trainer]) -> list[Block]:
@@ -114,7 +114,7 @@ def _reads(series: SeriesSource, whose: Sequence[Trainer]) -> list[Block]:
         ]
     who, there = whose[0].name, whose[0].subjects
     size = _of(series, m.PROCESS_READBACK, there, "bytes")
-    drawn = [Line(size, theme.BLUE, fill=True)]
+    drawn = [Line(size, theme.SLATE, fill=True)]
     read = lines("readback", drawn, "bytes_per_second", series.span)
     counts = [
         _of(series, m.PROCESS_SYNCS, there, "values read back"),

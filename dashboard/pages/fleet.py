@@ -174,7 +174,7 @@ def _parts(found: FleetJson) -> dict[Slice, list[float | None]]:
 def _idle(found: FleetJson, since: str) -> list[Block]:
     series = _series("idle", found, found.trend.idle_share, "trend.idle_share")
     figure = lines(
-        "fleet-idle", [Line(series, theme.ORANGE, fill=True)], "ratio", _span(found, since),
+        "fleet-idle", [Line(series, theme.SLATE, fill=True)], "ratio", _span(found, since),
         showlegend=False,
     )  # fmt: skip
     return series_chart(
@@ -186,7 +186,7 @@ def _hosts(found: FleetJson, since: str) -> list[Block]:
     values = [None if x is None else float(x) for x in found.trend.hosts]
     series = _series("hosts", found, values, "trend.hosts")
     figure = lines(
-        "fleet-hosts", [Line(series, theme.BLUE)], "count", _span(found, since), showlegend=False
+        "fleet-hosts", [Line(series, theme.SLATE)], "count", _span(found, since), showlegend=False
     )
     return series_chart("Hosts that answer", figure, [series], "fleet-hosts", theme.SMALL_HEIGHT)
 

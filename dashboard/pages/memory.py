@@ -21,8 +21,6 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.render import numbers
 
 TITLE: Final = "Memory & transfers"
-# The limit is drawn only if the job comes this close to it.
-NEAR_LIMIT: Final = 0.5
 _WORDS: Final = {
     m.PROCESS_POOL_USED: "GPU memory in use, by the framework",
     m.PROCESS_LIVE_BYTES: "arrays alive",
@@ -45,7 +43,7 @@ def _live(shown: PageState, choice: str) -> None:
     pools = [(who, memory.pools(data.series, who.subjects)) for who in whose]
     write(_memory_tiles.tiles(data, pools, grown, why))
     of_gpus = (
-        Columns([_devices(data), _pools(data, pools)])
+        Columns([[*_devices(data), *_power(data)], _pools(data, pools)])
         if data.chosen
         else Html(markup.unknown("GPU memory and links", data.no_gpu))
     )
@@ -65,6 +63,13 @@ def _devices(data: PageData) -> list[Block]:
     return series_chart("GPU memory in use, all processes", figure, used, "memory")
 
 
+def _power(data: PageData) -> list[Block]:
+    drawn = data.series.of(m.GPU_POWER, data.chosen)
+    limits = _gpus.limits(data.newest, m.GPU_POWER_LIMIT, data.chosen, "limit")
+    figure = lines("power", _gpus.one_by_one(drawn), "watts", data.series.span, limits=limits)
+    return series_chart("Power", figure, drawn, "power")
+
+
 def _pools(data: PageData, pools: Sequence[tuple[Trainer, Sequence[Series]]]) -> list[Block]:
     name = "GPU memory, by the framework's own count"
     if not pools:
@@ -78,8 +83,8 @@ def _pools(data: PageData, pools: Sequence[tuple[Trainer, Sequence[Series]]]) ->
             name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool"
         )
     series = pools[0][1]
-    styles = ((theme.BLUE, "solid"), (theme.SKY, "solid"), (theme.VERMILION, "dot"),
-             (theme.GREEN, "solid"))  # fmt: skip
+    styles = ((theme.SHADES[0], "solid"), (theme.SHADES[2], "solid"), (theme.SHADES[0], "dot"),
+             (theme.SHADES[2], "dot"))  # fmt: skip
     drawn = [Line(c, colour, dash) for c, (colour, dash) in zip(series, styles, strict=True)]
     return series_chart(name, lines("pool", drawn, "bytes", span), series, "pool")
 
@@ -91,14 +96,12 @@ def _main(data: PageData) -> list[Block]:
     whole = data.newest.get(m.HOST_MEMORY_TOTAL, run).value
     most = limit or whole
     words = f"{'limit' if limit else 'machine'} {numbers.size(most or 0.0)}"
-    # Far below its limit, the series would be a flat line at the bottom.
-    is_near = most is not None and rss.peak is not None and rss.peak[1] > NEAR_LIMIT * most
-    limits = [Limit(words, most)] if most is not None and is_near else []
-    drawn = [Line(rss, theme.BLUE, fill=True)]
-    figure = lines("rss", drawn, "bytes", data.series.span, limits=limits)
-    is_far = most and not is_near and rss.unknown is None
-    below = [Html(markup.note(f"{words}: far above the shown values"))] if is_far else []
-    return [*series_chart("Main memory of the job", figure, [rss], "rss"), *below]
+    limits = [Limit(words, most)] if most is not None else []
+    figure = lines(
+        "rss", [Line(rss, theme.SLATE, fill=True)], "bytes", data.series.span, limits=limits
+    )
+    name = f"Main memory of the job ({words})" if limits else "Main memory of the job"
+    return series_chart(name, figure, [rss], "rss")
 
 
 def _growth(grown: Sequence[Growth], why: str | None) -> str:

@@ -11,9 +11,10 @@ import streamlit as st
 
 from whyidle.dashboard import frame, markup, settings, theme, widgets
 from whyidle.dashboard.blocks import Block, Chart, Columns, Html, series_chart
-from whyidle.dashboard.figures import account
+from whyidle.dashboard.figures import account, stacked
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.figures.lines import Line, lines
+from whyidle.dashboard.figures.stacked import Row
 from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.pages import _gpus, _now_parts, your_code
 from whyidle.dashboard.pages._page_data import PageData
@@ -22,17 +23,18 @@ from whyidle.dashboard.views.csv_export import as_csv
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.series import Series, Subject
 from whyidle.dashboard.views.time_range import ALL, FEW_POINTS, POINTS, TimeRange
-from whyidle.dashboard.widgets import write
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
-from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.metrics import Metric, Unit
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.render import numbers
 
 TITLE: Final = "Now"
 _ACTIVITY: Final[dict[Metric, str]] = {
-    m.GPU_UTILISATION: theme.GREY,
-    m.GPU_SM_ACTIVITY: theme.BLUE,
-    m.GPU_TENSOR_ACTIVITY: theme.GREEN,
-    m.GPU_DRAM_ACTIVITY: theme.ORANGE,
+    m.GPU_UTILISATION: theme.MIST,
+    m.GPU_SM_ACTIVITY: theme.CAUSES[Slice.COMPUTE],
+    m.GPU_TENSOR_ACTIVITY: theme.SLATE,
+    m.GPU_DRAM_ACTIVITY: theme.GREY,
 }
 _PEAKS: Final = ("activity", "memory", "power", "step")
 
@@ -40,20 +42,19 @@ _PEAKS: Final = ("activity", "memory", "power", "step")
 def page(shown: PageState) -> None:
     """Draw the page; live parts refresh by themselves."""
     gpus = job.gpus(shown.reader, shown.run, everything=shown.everything)
-    left, right = st.columns([3, 2], vertical_alignment="bottom")
-    with left:
-        choice = _gpus.choice(gpus, each=True)
-        if words := _gpus.named(gpus):
-            widgets.note(words)
-        # With many GPUs, one legend serves all charts.
-        if not _gpus.is_few(chosen := gpus.one(choice)):
-            widgets.legend(_gpus.colours(chosen))
-    with right:
+    choice = _gpus.choice(gpus, each=True)
+    if len(gpus.shown) > 1 or gpus.others:
+        widgets.note(_gpus.named(gpus))
+    live, menu = st.container(), st.container(horizontal=True, key="menu")
+    with menu, st.popover("Jump to the peak of"):
         peak = st.segmented_control(
-            "Zoom to the peak of", _peaks(gpus), key="peak", bind="query-params", width="stretch"
-        )
-    frame.live(lambda now: _live(now, choice, peak), shown)
-    _below(shown, choice, peak)
+            "Jump to the peak of", _peaks(gpus), key="peak", bind="query-params",
+            label_visibility="collapsed",
+        )  # fmt: skip
+    with live:
+        frame.live(lambda now: _live(now, choice, peak), shown)
+    with menu:
+        _offers(shown, choice, peak)
 
 
 def _peaks(gpus: Gpus) -> list[str]:
@@ -66,23 +67,27 @@ def _live(shown: PageState, choice: str, peak: str | None) -> None:
     answer = data.seldom("diagnosis", lambda: _diagnosed(shown))
     news = marks.news(shown.reader, shown.run.id, data.span)
     # Few elements, and all data read before any is drawn: each update costs the browser.
-    charts = _charts(data)
-    found = _now_parts.finding(answer, shown.run)
-    hottest = your_code.hottest(data)
-    ranks = _now_parts.ranks(answer)
-    write(markup.stack(_now_parts.tiles(data), _account(data), hottest, found, ranks))
-    widgets.board("charts", charts)
-    write(_now_parts.events(news))
+    said = markup.stack(
+        _now_parts.verdict(answer, shown.run), _account(data), _now_parts.tiles(data)
+    )
+    after = markup.stack(
+        your_code.hottest(data, answer.verdict.text),
+        _now_parts.ranks(answer),
+        _now_parts.events(news),
+    )
+    widgets.board("now", [Html(said), *_charts(data), Html(after)])
 
 
 def _charts(data: PageData) -> list[Block]:
-    """Return the charts in their layout."""
-    if data.choice == _gpus.EACH and data.chosen:
-        return [*_each(data), Columns([_steps(data), _memory(data), _power(data)])]
-    left, right = [_steps, _memory], [_activity, _power]
-    return [
-        Columns([[block for draw in column for block in draw(data)] for column in (left, right)])
-    ]
+    """Return what happened over time; with many GPUs, each has a chart of its own first."""
+    each = _each(data) if data.choice == _gpus.EACH and data.chosen else []
+    drawn = [_steps(data), _activity(data), _memory(data)]
+    rows = [row for row in drawn if isinstance(row, Row)]
+    unknown = [Html(markup.unknown(*why)) for why in drawn if not isinstance(why, Row)]
+    if not rows:
+        return [*each, *unknown]
+    figure = stacked.stacked("story", rows, data.span)
+    return [*each, Chart("story", figure, stacked.height(rows)), *unknown]
 
 
 def _zoomed(shown: PageState, choice: str, peak: str | None) -> PageData:
@@ -144,15 +149,42 @@ def _account(data: PageData) -> str:
 
 
 # Charts ------------------------------------------------------------------------------------------
-def _activity(data: PageData) -> list[Block]:
+# A chart, or what is not known and why.
+_Drawn = Row | tuple[str, str]
+
+
+def _row(
+    title: str, figure: Figure, all_series: Sequence[Series], unit: Unit | None = None
+) -> _Drawn:
+    """Return a chart with its newest value; unknown series are named with their reasons."""
+    missing = {series.name: series.unknown for series in all_series if series.unknown is not None}
+    if len(missing) == len(all_series):
+        return title, next(iter(missing.values()))
+    first = next(series for series in all_series if series.unknown is None)
+    said = "" if unit is None or first.last is None else numbers.show(first.last, unit)
+    return Row(title, figure, "; ".join([*(f"{x}: {why}" for x, why in missing.items()), said]))
+
+
+def _steps(data: PageData) -> _Drawn:
+    run = data.shown.run
+    device = job.device(run, has_gpus=bool(data.gpus.mine))
+    found = causes.causes(data.series, data.gpus.mine, device)
+    name = "A step by cause" if found.is_of_steps else "Time by cause"
+    if not found.parts:
+        return name, found.unknown or "no measurement shows it"
+    happened = marks.marks(data.shown.reader, run.id, data.span)
+    figure = account.over_time("causes", found, data.span, happened)
+    return Row(name, figure, "" if found.unknown is None else f"steps: {found.unknown}")
+
+
+def _activity(data: PageData) -> _Drawn:
     series = _series(data)["activity"]
     if not data.chosen:
-        colours = (theme.BLUE, theme.ORANGE)
-        drawn = [Line(c, colour) for c, colour in zip(series, colours, strict=True)]
-        figure = lines("cpu", drawn, "cores", data.span)
-        return series_chart("CPU cores in use (no GPU is read)", figure, series, "cpu")
-    name = "GPU activity" if len(data.chosen) == 1 else "GPU activity, mean of the GPUs"
-    return series_chart(name, _activities("activity", series, data.span), series, "activity")
+        drawn = [Line(c, colour) for c, colour in zip(series, (theme.SLATE, theme.MIST),
+                                                      strict=True)]  # fmt: skip
+        return _row("CPU cores in use", lines("cpu", drawn, "cores", data.span), series, "cores")
+    name = "GPU in use" if len(data.chosen) == 1 else "GPUs in use, on average"
+    return _row(name, _activities("activity", series, data.span), series, "ratio")
 
 
 def _activities(name: str, series: Sequence[Series], span: TimeRange, **more: Any) -> Figure:
@@ -161,6 +193,14 @@ def _activities(name: str, series: Sequence[Series], span: TimeRange, **more: An
         for series, colour in zip(series, _ACTIVITY.values(), strict=True)
     ]
     return lines(name, drawn, "ratio", span, **more)
+
+
+def _memory(data: PageData) -> _Drawn:
+    name = "GPU memory" if data.chosen else "Memory of the job"
+    series = _series(data)["memory"]
+    limits = _gpus.limits(data.newest, m.GPU_MEMORY_TOTAL, data.chosen, "limit")
+    figure = lines("memory", _gpus.one_by_one(series), "bytes", data.span, limits=limits)
+    return _row(name, figure, series, "bytes")
 
 
 def _each(data: PageData) -> list[Block]:
@@ -183,54 +223,18 @@ def _one(data: PageData, gpu: Subject) -> list[Block]:
     return series_chart(gpu.name, figure, series, key, theme.SMALL_HEIGHT)
 
 
-def _steps(data: PageData) -> list[Block]:
-    run = data.shown.run
-    device = job.device(run, has_gpus=bool(data.gpus.mine))
-    found = causes.causes(data.series, data.gpus.mine, device)
-    name = "Step time by cause" if found.is_of_steps else "Time by cause"
-    if not found.parts:
-        why = found.unknown or "no measurement shows it"
-        return [Html(markup.unknown("The time by cause", why))]
-    happened = marks.marks(data.shown.reader, run.id, data.span)
-    figure = account.over_time("causes", found, data.span, happened)
-    below = [Html(markup.note(f"steps: {found.unknown}"))] if found.unknown else []
-    return [Html(markup.title(name, found.how)), Chart("causes", figure), *below]
-
-
-def _memory(data: PageData) -> list[Block]:
-    name = "GPU memory" if data.chosen else "Memory of the job"
-    return _one_by_one(data, name, "memory", m.GPU_MEMORY_TOTAL)
-
-
-def _power(data: PageData) -> list[Block]:
-    return _one_by_one(data, "Power", "power", m.GPU_POWER_LIMIT) if data.chosen else []
-
-
-def _one_by_one(data: PageData, name: str, key: str, limit: Metric) -> list[Block]:
-    series = _series(data)[key]
-    limits = _gpus.limits(data.newest, limit, data.chosen, "limit")
-    figure = lines(
-        key, _gpus.one_by_one(series), limit.unit, data.span,
-        limits=limits, showlegend=_gpus.is_few(data.chosen),
-    )  # fmt: skip
-    return series_chart(name, figure, series, key)
-
-
 # Not live ----------------------------------------------------------------------------------------
-def _below(shown: PageState, choice: str, peak: str | None) -> None:
+def _offers(shown: PageState, choice: str, peak: str | None) -> None:
     """Draw the buttons: a trace on demand, and the data of the charts."""
-    left, right = st.columns([1, 4])
-    with left:
-        st.download_button(
-            "Download CSV",
-            data=partial(_csv, shown, choice, peak),
-            file_name=f"whyidle-run-{shown.run.id}.csv",
-            mime="text/csv",
-            on_click="ignore",
-            key="csv",
-        )
-    with right:
-        _now_parts.trace(shown)
+    st.download_button(
+        "Download CSV",
+        data=partial(_csv, shown, choice, peak),
+        file_name=f"whyidle-run-{shown.run.id}.csv",
+        mime="text/csv",
+        on_click="ignore",
+        key="csv",
+    )
+    _now_parts.trace(shown)
 
 
 def _csv(shown: PageState, choice: str, peak: str | None) -> str:

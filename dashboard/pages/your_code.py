@@ -99,12 +99,12 @@ def read(data: PageData, who: Sampled) -> YourCode | None:
     return data.seldom(name, lambda: your_code.of(shown.reader, shown.run, who, data.span))
 
 
-def hottest(data: PageData) -> str:
-    """Return the hottest line of the user's in a line of text; empty where none is known."""
+def hottest(data: PageData, said: str = "") -> str:
+    """Return the hottest line of the user's; empty where none is known, or it was just said."""
     some = _sampled(data)
     found = read(data, some[0]) if some else None
     hot = next((each for each in found.lines if each.line), None) if found is not None else None
-    if hot is None:
+    if hot is None or code_boxes.named(hot.line).partition(" in ")[0] in said:
         return ""
     doing = HOST_LOOKS[next(iter(hot.doing))].words
     share = f"{numbers.show(hot.share, 'ratio')} ± {numbers.show(hot.error, 'ratio')}"

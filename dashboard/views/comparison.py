@@ -243,7 +243,7 @@ def _beside(
     assert measured is not None  # noqa: S101  there are steps
     inside = is_inside(predicted, measured.middle)
     low, high = (measured.middle if x is None else x for x in (measured.low, measured.high))
-    colour = _COLOURS.get(_JUDGED[found.verdict], theme.SKY)
+    colour = _COLOURS.get(_JUDGED[found.verdict], theme.MIST)
     ranges = (
         Range("predicted", *predicted, theme.GREY),
         Range("measured", low, high, colour, measured.middle),

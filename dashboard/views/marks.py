@@ -19,8 +19,8 @@ KINDS: Final = {
     "retrace_storm": ("recompiles", theme.CAUSES[Slice.IDLE_COMPILE]),
     "gc_pause": ("garbage collection", theme.CAUSES[Slice.IDLE_GC]),
     "trace_taken": ("trace", theme.GREY),
-    "xid": ("GPU error", theme.VERMILION),
-    "gpu_lost": ("GPU lost", theme.VERMILION),
+    "xid": ("GPU error", theme.ALARM),
+    "gpu_lost": ("GPU lost", theme.ALARM),
 }
 # Facts that change all the time are not news.
 _QUIET: Final = frozenset({*ROLLING, "framework", "short_lived"})

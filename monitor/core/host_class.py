@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from whyidle.monitor.core.slices import LOOKS, Slice
+
 
 class HostClass(StrEnum):
     """What the thread was at, by its name in the JSON contract."""
@@ -33,34 +35,52 @@ class HostLook:
     colour: str
 
 
-# Of the colours of slices (core/slices.py): a class of the host has that of what it keeps waiting.
+# A class of the host has the colour of the time that it costs the device; three have their own.
 HOST_LOOKS: Final[dict[HostClass, HostLook]] = {
-    HostClass.PYTHON: HostLook("your Python", "the line runs by itself", "#E69F00"),
+    HostClass.PYTHON: HostLook(
+        "your Python", "the line runs by itself", LOOKS[Slice.IDLE_DISPATCH].colour
+    ),
     HostClass.LIBRARY: HostLook(
-        "libraries", "NumPy, image codecs, the standard library and others work", "#F0E442"
+        "libraries", "NumPy, image codecs, the standard library and others work", "#8A7B1F"
     ),
     HostClass.FRAMEWORK: HostLook(
-        "framework", "PyTorch or JAX prepares work, and on a CPU does it", "#009E73"
+        "framework",
+        "PyTorch or JAX prepares work, and on a CPU does it",
+        LOOKS[Slice.COMPUTE].colour,
     ),
     HostClass.EAGER: HostLook(
-        "single operations", "JAX runs operations outside of any compiled function", "#A6761D"
+        "single operations", "JAX runs operations outside of any compiled function", "#7E4A91"
     ),
     HostClass.UNCLEAR: HostLook(
-        "your line", "its own work or a call of the framework: not told apart", "#999999"
+        "your line",
+        "its own work or a call of the framework: not told apart",
+        LOOKS[Slice.IDLE_UNKNOWN].colour,
     ),
-    HostClass.LOADER: HostLook("data loader", "a data loader works or waits", "#D55E00"),
-    HostClass.COMPILE: HostLook("compiling", "the framework compiles", "#CC79A7"),
+    HostClass.LOADER: HostLook(
+        "data loader", "a data loader works or waits", LOOKS[Slice.IDLE_INPUT].colour
+    ),
+    HostClass.COMPILE: HostLook(
+        "compiling", "the framework compiles", LOOKS[Slice.IDLE_COMPILE].colour
+    ),
     HostClass.READ: HostLook(
-        "reading back", "waits for a value of the framework's, and copies it", "#56B4E9"
+        "reading back",
+        "waits for a value of the framework's, and copies it",
+        LOOKS[Slice.EXPOSED_COPY].colour,
     ),
     HostClass.PUT: HostLook(
-        "handing over", "copies arrays of the host to the framework's device", "#8C564B"
+        "handing over", "copies arrays of the host to the framework's device", "#4C8FB0"
     ),
     HostClass.LOCK: HostLook(
-        "waiting for Python's lock", "another thread of the job runs Python meanwhile", "#117733"
+        "waiting for Python's lock",
+        "another thread of the job runs Python meanwhile",
+        LOOKS[Slice.IDLE_OTHER_PROCESS].colour,
     ),
-    HostClass.WAIT: HostLook("waiting", "sleeps, or waits for files and others", "#882255"),
+    HostClass.WAIT: HostLook(
+        "waiting", "sleeps, or waits for files and others", LOOKS[Slice.IDLE_IO].colour
+    ),
     HostClass.FRAMEWORK_WAIT: HostLook(
-        "waiting in the framework", "for the device, or for what computes on a CPU", "#0072B2"
+        "waiting in the framework",
+        "for the device, or for what computes on a CPU",
+        LOOKS[Slice.IDLE_SYNC].colour,
     ),
 }

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whyidle.monitor.core.contracts.trace import AccountJson, BudgetJson, OwnerJson
-from whyidle.monitor.core.slices import LOOKS, Slice
+from whyidle.monitor.core.slices import LOOKS, Slice, is_light
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH
@@ -108,9 +108,7 @@ def stretch(part: Slice, room: int, label: str = "") -> Text:
 
 def _inked(colour: str) -> str:
     """Return a text style that is readable on a colour."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    light = 0.299 * red + 0.587 * green + 0.114 * blue > 128
-    return f"{'black' if light else 'white'} on {colour}"
+    return f"{'black' if is_light(colour) else 'white'} on {colour}"
 
 
 def legend(

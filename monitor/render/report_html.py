@@ -10,7 +10,7 @@ from typing import Final
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
-from whyidle.monitor.core.slices import LOOKS
+from whyidle.monitor.core.slices import LOOKS, is_light
 from whyidle.monitor.render import finding_text, numbers
 from whyidle.monitor.render.budget import clock, in_order, share
 from whyidle.monitor.render.escape import printable
@@ -29,10 +29,8 @@ from whyidle.monitor.signals.code_boxes import Box, boxes
 
 # Longer text of a job's is cut.
 LONGEST: Final = 400
-# A colour lighter than this has dark text.
-_LIGHT: Final = 145
 _MIXED: Final = "#5B6675"
-_SIDES: Final = {"high": "#D55E00", "medium": "#E69F00", "low": "#56B4E9", "info": "#8A8F98"}
+_SIDES: Final = {"high": "#A3180F", "medium": "#8A5300", "low": "#4A5560", "info": "#6B7280"}
 # A part of the bar that is narrower has no words.
 _LEAST_WORDS: Final = 0.09
 
@@ -245,6 +243,4 @@ def _dot(colour: str) -> str:
 
 
 def _fill(colour: str) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    light = 0.299 * red + 0.587 * green + 0.114 * blue > _LIGHT
-    return f"background:{colour};color:{'#000000' if light else '#ffffff'}"
+    return f"background:{colour};color:{'#000000' if is_light(colour) else '#ffffff'}"

@@ -20,10 +20,12 @@ MARKUP = re.compile(r"<style>.*?</style>|<[^>]+>", re.DOTALL)
 
 def _script(name: str) -> None:
     # It runs as a script of its own, which knows nothing of this file.
+    import streamlit as st  # noqa: PLC0415
+
     from whyidle.dashboard import frame  # noqa: PLC0415
     from whyidle.dashboard.pages import PAGES  # noqa: PLC0415
 
-    shown = frame.chosen()
+    shown = frame.chosen(st.container())
     if shown is not None:
         frame.page(PAGES[name][1], shown)
 
@@ -43,7 +45,8 @@ class App:
     def words(self) -> str:
         """All that it says, without markup."""
         assert not self.test.exception, self.test.exception[0].message
-        return html.unescape(" ".join(MARKUP.sub(" ", self.markup).split()))
+        written = "\n".join([self.markup, *self._titles()])
+        return html.unescape(" ".join(MARKUP.sub(" ", written).split()))
 
     @property
     def markup(self) -> str:
@@ -55,6 +58,12 @@ class App:
     def charts(self) -> list[str]:
         """The names of its charts."""
         return [block["name"] for block in self._blocks() if "figure" in block]
+
+    def _titles(self) -> Iterator[str]:
+        """Yield what charts over one axis say above each of them."""
+        for block in self._blocks():
+            layout = block.get("figure", {}).get("layout", {})
+            yield from (each["text"] for each in layout.get("annotations", ()))
 
     def _blocks(self) -> Iterator[dict[str, Any]]:
         for each in self.test.get("bidi_component"):

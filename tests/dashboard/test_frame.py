@@ -166,8 +166,11 @@ def test_while_it_is_recorded_time_goes_on_and_silence_is_counted(
         tab.open(running.url(), wait=".st-key-run")
         recorder.send_signal(signal.SIGSTOP)
         tab.page.get_by_text("The recorder has been silent for").wait_for(timeout=SOON)
+        # Trouble is seen before anything is opened, and what was opened stays open.
+        tab.page.locator(".w-amber").wait_for(timeout=SOON)
+        tab.page.locator(".w-health summary").click()
         tab.page.get_by_text(re.compile("[6-9] s ago")).first.wait_for(timeout=SOON)
-        said = tab.page.get_by_text("recording · ").first.inner_text()
+        said = tab.page.locator(".w-top > .w-sub").first.inner_text()
         tab.page.wait_for_function(
             "said => !document.body.innerText.includes(said)", arg=said, timeout=SOON
         )

@@ -49,7 +49,7 @@ def test_no_page_takes_a_word_of_a_job_for_more(
     # A recorded run on a CPU, and one with GPUs and the trace of one.
     for run in (1, store[1]):
         # The comparison is of two.
-        tab.open(served.url(page, run=run, a=run, b=2), "[data-testid=stSidebar] .w-sub")
+        tab.open(served.url(page, run=run, a=run, b=2), ".w-top .w-sub")
         tab.settled()
         # It is there, as a word.
         main = tab.page.inner_text("[data-testid=stMainBlockContainer]")

@@ -58,18 +58,18 @@ def test_the_data_moves_while_the_zoom_of_the_reader_stays(
 ) -> None:
     tab = new_tab()
     tab.open(served.url())
-    tab.drawn("activity")
-    zoom(tab, "activity")
-    whole = tab.chart("activity", "c.data[0].x.at(0)")
-    zoomed = tab.chart("activity", SHOWN)
+    tab.drawn("story")
+    zoom(tab, "story")
+    whole = tab.chart("story", "c.data[0].x.at(0)")
+    zoomed = tab.chart("story", SHOWN)
     assert zoomed[0] > whole
     before, times = (
-        tab.chart("activity", NEWEST),
-        int(tab.chart("activity", "c.dataset.drawn")),
+        tab.chart("story", NEWEST),
+        int(tab.chart("story", "c.dataset.drawn")),
     )
-    tab.drawn("activity", times + 2)
-    assert tab.chart("activity", NEWEST) > before
-    assert tab.chart("activity", SHOWN) == zoomed
+    tab.drawn("story", times + 2)
+    assert tab.chart("story", NEWEST) > before
+    assert tab.chart("story", SHOWN) == zoomed
 
 
 def test_what_the_reader_points_at_stays_explained(
@@ -77,15 +77,15 @@ def test_what_the_reader_points_at_stays_explained(
 ) -> None:
     tab = new_tab()
     tab.open(served.url())
-    tab.drawn("activity")
-    box = tab.page.locator("[data-whyidle=activity] .nsewdrag").first.bounding_box()
+    tab.drawn("story")
+    box = tab.page.locator("[data-whyidle=story] .nsewdrag").first.bounding_box()
     at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     tab.page.mouse.move(at[0] - 5, at[1])
     tab.page.mouse.move(*at)
-    label = tab.page.locator("[data-whyidle=activity] .hoverlayer .legend")
+    label = tab.page.locator("[data-whyidle=story] .hoverlayer .legend")
     label.wait_for()
-    first, times = label.text_content(), int(tab.chart("activity", "c.dataset.drawn"))
-    tab.drawn("activity", times + 3)
+    first, times = label.text_content(), int(tab.chart("story", "c.dataset.drawn"))
+    tab.drawn("story", times + 3)
     assert label.count() == 1
     # The time under the pointer is another one by now.
     assert label.text_content() != first
@@ -96,15 +96,15 @@ def test_another_range_is_shown_instead_of_the_old_zoom(
 ) -> None:
     tab = new_tab()
     tab.open(served.url(range="5m"))
-    tab.drawn("activity")
-    zoom(tab, "activity")
-    zoomed = tab.chart("activity", SHOWN)
-    times = int(tab.chart("activity", "c.dataset.drawn"))
+    tab.drawn("story")
+    zoom(tab, "story")
+    zoomed = tab.chart("story", SHOWN)
+    times = int(tab.chart("story", "c.dataset.drawn"))
     tab.page.get_by_text("1m", exact=True).click()
-    tab.drawn("activity", times + 2)
-    start, end = tab.chart("activity", SHOWN)
+    tab.drawn("story", times + 2)
+    start, end = tab.chart("story", SHOWN)
     assert [start, end] != zoomed
-    assert start < tab.chart("activity", NEWEST) <= end
+    assert start < tab.chart("story", NEWEST) <= end
 
 
 def test_a_chart_that_is_left_leaves_nothing_behind(
@@ -112,8 +112,8 @@ def test_a_chart_that_is_left_leaves_nothing_behind(
 ) -> None:
     tab = new_tab()
     tab.open(served.url())
-    tab.drawn("activity")
-    tab.chart("activity", "window.left = c")
+    tab.drawn("story")
+    tab.chart("story", "window.left = c")
     tab.page.get_by_role("link", name="Fix", exact=True).click()
     tab.page.wait_for_selector("text=Measure it")
     tab.page.wait_for_function("() => !window.left._fullLayout && !window.left.isConnected")
@@ -122,7 +122,7 @@ def test_a_chart_that_is_left_leaves_nothing_behind(
 def test_no_request_leaves_the_machine(served: Served, new_tab: Callable[..., Tab]) -> None:
     tab = new_tab()
     tab.open(served.url())
-    tab.drawn("activity")
+    tab.drawn("story")
     ours = (f"http://127.0.0.1:{served.port}/", f"ws://127.0.0.1:{served.port}/", "data:", "blob:")
     assert [url for url in tab.asked if not url.startswith(ours)] == []
 
@@ -134,8 +134,8 @@ def test_in_a_dark_browser_the_charts_are_dark_too(
     for scheme in ("light", "dark"):
         tab = new_tab(color_scheme=scheme)
         tab.open(served.url())
-        tab.drawn("activity")
-        texts[scheme] = tab.chart("activity", COLOUR)
+        tab.drawn("story")
+        texts[scheme] = tab.chart("story", COLOUR)
     assert texts["light"] != texts["dark"]
 
 
@@ -146,13 +146,13 @@ def test_charts_follow_from_light_to_dark(tmp_path: Path, new_tab: Callable[...,
     with serving(store) as running:
         tab = new_tab(color_scheme="light")
         tab.open(running.url())
-        tab.drawn("activity")
+        tab.drawn("story")
         tab.settled()
-        light = tab.chart("activity", COLOUR)
+        light = tab.chart("story", COLOUR)
         for scheme, is_light in (("dark", False), ("light", True)):
             tab.page.emulate_media(color_scheme=scheme)
             tab.page.wait_for_function(
-                "([light, same]) => [...document.querySelectorAll('[data-whyidle=activity]')]"
+                "([light, same]) => [...document.querySelectorAll('[data-whyidle=story]')]"
                 ".some(c => (c._fullLayout.font.color === light) === same)",
                 arg=[light, is_light],
             )

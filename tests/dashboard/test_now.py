@@ -23,8 +23,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("page", "charts"), [
-    ("now", ["causes", "memory", "activity", "power"]),
-    ("memory", ["memory", "pool", "rss", "pcie", "nvlink", "readback", "calls"]),
+    ("now", ["story"]),
+    ("memory", ["memory", "power", "pool", "rss", "pcie", "nvlink", "readback", "calls"]),
 ])  # fmt: skip
 def test_all_charts_are_drawn_without_complaints(
     served: Served, new_tab: Callable[..., Tab], page: str, charts: list[str], scheme: str
@@ -38,8 +38,9 @@ def test_all_charts_are_drawn_without_complaints(
 def test_zoom_to_a_peak_and_back(served: Served, new_tab: Callable[..., Tab]) -> None:
     tab = new_tab()
     tab.open(served.url())
-    tab.drawn("memory")
-    whole = tab.chart("memory", SHOWN)
+    tab.drawn("story")
+    whole = tab.chart("story", SHOWN)
+    tab.page.get_by_text("Jump to the peak of").first.click()
     for wanted in (True, False):
         button = tab.page.get_by_role("radio", name="memory").or_(
             tab.page.get_by_role("button", name="memory", exact=True)
@@ -47,7 +48,7 @@ def test_zoom_to_a_peak_and_back(served: Served, new_tab: Callable[..., Tab]) ->
         button.first.click()
         tab.page.wait_for_function(
             "([whole, wanted]) => { const c = [...document.querySelectorAll('[data-whyidle]')]"
-            ".find(e => e.dataset.whyidle === 'memory');"
+            ".find(e => e.dataset.whyidle === 'story');"
             " return (c.layout.xaxis.range.join() !== whole) === wanted; }",
             arg=[whole, wanted],
             timeout=20_000,
@@ -60,7 +61,7 @@ def test_the_top_finding_leads_to_how_it_is_fixed(
 ) -> None:
     tab = new_tab()
     tab.open(served.url())
-    tab.page.get_by_text("How to fix it").click()
+    tab.page.get_by_text("Show the fix").click()
     tab.page.wait_for_url("**/fix?**")
     assert "run=1" in tab.page.url
 
@@ -90,7 +91,7 @@ def test_the_page_follows_a_run_that_ends_and_a_store_that_goes_and_comes_back(
             file.unlink()
         tab.page.get_by_text("Nothing is recorded yet").first.wait_for(timeout=30_000)
         again = job(path, gpus=1, seconds=60)
-        tab.drawn("memory")
+        tab.drawn("story")
         again.end()
         tab.page.get_by_text(comes).first.wait_for(timeout=30_000)
     gone.writer.close()

@@ -57,8 +57,8 @@ def test_each_slice_has_its_colour_where_there_are_colours() -> None:
     console = Console(force_terminal=True, color_system="truecolor", width=80)
     with console.capture() as captured:
         console.print(bar(ACCOUNT, 80))
-    assert "38;2;0;158;115" in captured.get()  # compute, as letters
-    assert "48;2;230;159;0" in captured.get()  # dispatch, behind letters
+    assert "38;2;8;94;191" in captured.get()  # compute, as letters
+    assert "48;2;209;113;240" in captured.get()  # dispatch, behind letters
 
 
 @pytest.mark.parametrize(

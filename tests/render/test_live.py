@@ -156,7 +156,7 @@ def test_a_bar_is_readable_without_colour_and_has_some_where_there_are() -> None
     plain = shown(view_of(1, 80, 24, force_terminal=True, color_system="truecolor", no_color=True))
     coloured = shown(view_of(1, 80, 24, force_terminal=True, color_system="truecolor"))
     assert "i░░░░" in plain
-    assert "38;2;213;94;0" in coloured
+    assert "38;2;195;44;8" in coloured
 
 
 def test_the_odd_one_of_eight_is_marked() -> None:

@@ -50,12 +50,25 @@ def test_bytes_have_binary_units_on_the_axis_and_under_the_pointer() -> None:
 
 
 def test_a_limit_is_a_dash_across_the_span_and_makes_the_scale() -> None:
-    drawn = [Line(series_of(512.0), "#000000")]
+    drawn = [Line(series_of(1536.0), "#000000")]
     limit = Limit("limit 2.0 KiB", 2048)
     figure = valid(lines("x", drawn, "bytes", SPAN, limits=[limit]))
     dash = figure["data"][-1]
     assert (dash["y"], dash["line"]["dash"]) == ([2.0, 2.0], "dash")
     assert dash["x"] == figure["layout"]["xaxis"]["range"]
+
+
+def test_a_limit_far_above_is_not_drawn_and_does_not_flatten_the_line() -> None:
+    drawn = [Line(series_of(512.0), "#000000")]
+    figure = valid(lines("x", drawn, "bytes", SPAN, limits=[Limit("limit", 1e9)]))
+    assert len(figure["data"]) == 1
+    assert figure["layout"]["yaxis"]["ticksuffix"] == " B"
+
+
+@pytest.mark.parametrize(("share", "top"), [(0.004, 0.05), (0.5, 0.6), (1.0, 1.02)])
+def test_an_axis_of_shares_fits_what_it_shows(share: float, top: float) -> None:
+    figure = valid(lines("x", [Line(series_of(share), "#000000")], "ratio", SPAN))
+    assert figure["layout"]["yaxis"]["range"] == pytest.approx([0, top])
 
 
 def test_a_limit_without_a_line_is_not_drawn() -> None:

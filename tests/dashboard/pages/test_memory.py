@@ -63,7 +63,7 @@ def test_what_does_not_grow_has_no_pace(store: Path) -> None:
 
 
 def test_a_limit_far_above_is_given_in_words_and_does_not_flatten_the_line(store: Path) -> None:
-    assert "machine 512 GiB: far above the shown values" in app(store, "memory").words
+    assert "Main memory of the job (machine 512 GiB)" in app(store, "memory").words
 
 
 def test_without_a_gpu_nobody_is_told_to_attach_for_its_copies(tmp_path: Path) -> None:

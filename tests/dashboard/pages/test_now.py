@@ -46,10 +46,11 @@ def live(tmp_path: Path) -> Iterator[Path]:
 def test_it_answers_in_order_what_a_person_asks(store: Path) -> None:
     words = app(store).words
     places = [words.index(each) for each in (
-        "GPU utilisation", "Where the time goes", "How to fix it", "What happened",
+        "train.py", "of the time", "Show the fix", "Where the time goes", "GPU in use", "Steps",
+        "GPU time lost", "What happened",
     )]  # fmt: skip
     assert places == sorted(places)
-    assert "Step time by cause" in words
+    assert "A step by cause" in words
     assert "2 x NVIDIA H200; 1 more in the machine (the driver lists the job on them)" in words
 
 
@@ -66,13 +67,13 @@ def test_behind_a_proxy_the_link_keeps_to_its_part_of_the_path(store: Path) -> N
 
 def test_all_gpus_are_shown_where_that_is_wanted(store: Path) -> None:
     shown = app(store)
-    assert "mean of the GPUs" in shown.words
+    assert "GPUs in use, on average" in shown.words
     shown.test.sidebar.toggle(key="all").set_value(True).run()
     assert "3 x NVIDIA H200 (all of the machine)" in shown.words
 
 
 def test_one_gpu_alone_by_a_link(store: Path) -> None:
-    assert "mean of the GPUs" not in app(store, gpu="1").words
+    assert "GPUs in use, on average" not in app(store, gpu="1").words
 
 
 def test_each_gpu_by_itself(live: Path) -> None:
@@ -82,7 +83,7 @@ def test_each_gpu_by_itself(live: Path) -> None:
 
 def test_numbers_of_a_live_run_are_those_of_now(live: Path) -> None:
     words = app(live).words
-    assert "mean of the shown range" not in words
+    assert "on average /" not in words
     assert "the last 5m" in words
 
 
@@ -212,7 +213,7 @@ def test_where_no_counter_says_how_busy_the_device_is_nothing_is_said_of_computi
     tmp_path: Path,
 ) -> None:
     stores.make(tmp_path / DATABASE, seconds=60).end()
-    assert f"Computing {numbers.DASH} {ONLY_A_TRACE}" in app(tmp_path / DATABASE).words
+    assert f"GPU time lost {numbers.DASH} {ONLY_A_TRACE}" in app(tmp_path / DATABASE).words
 
 
 def test_of_many_ranks_the_latest_are_shown_and_who_comes_last() -> None:

@@ -34,7 +34,7 @@ def test_it_names_the_hottest_line_shows_its_code_and_says_how_sure_it_is(store:
     assert "100 samples of rank 0, the whole run; shares are ± 10% at most" in shown.words
     assert "40% ± 9.8% train.py:13 in tokens" in shown.words
     assert '<div class="here"><b>  13</b>        found.append' in shown.markup
-    assert "data loader 20.0%" in shown.words
+    assert "data loader 20%" in shown.words
 
 
 def test_another_process_by_a_link(store: Path) -> None:
