@@ -106,11 +106,11 @@ def _store(chosen: argparse.Namespace) -> Iterator[Path]:
 
 def checked(store: Path, run: str | None, *, is_sample: bool = False) -> str:
     """Return the run to show first; a named one must exist."""
-    if run is None:
+    if run is None and not is_sample:
         return LAST
     with Reader.open(store) as reader:
         try:
-            return str(reader.find(run).id)
+            return str(reader.find(run or sample.FIRST).id)
         except UnknownRun as problem:
             if not is_sample:
                 raise

@@ -8,8 +8,8 @@ from functools import partial
 import streamlit as st
 
 from whyidle.dashboard import frame, markup, run_picker, widgets
-from whyidle.dashboard.pages import PAGES, fleet
-from whyidle.dashboard.views.fleet import is_configured
+from whyidle.dashboard.blocks import Html
+from whyidle.dashboard.pages import PAGES, home, of_no_run
 
 NAME = "whyidle"
 
@@ -26,9 +26,11 @@ def main() -> None:
         st.Page(partial(draw_it, draw), title=title, url_path=path, default=i == 0)
         for i, (path, (title, draw)) in enumerate(PAGES.items())
     ]
-    if is_configured():
-        alone = partial(frame.alone, fleet.page)
-        pages.append(st.Page(alone, title=fleet.TITLE, url_path=fleet.PATH))
+    others = of_no_run()
+    pages += [
+        st.Page(partial(frame.alone, draw), title=title, url_path=path)
+        for path, (title, draw) in others.items()
+    ]
     page = st.navigation(pages, position="hidden")
     st.set_page_config(page_title=f"{page.title} · {NAME}", layout="wide")
     widgets.write(markup.STYLE)
@@ -36,13 +38,18 @@ def main() -> None:
     # Outside the page, so that the controls and their query parameters persist across pages.
     with st.container(horizontal=True, key="pages"):
         links = [st.empty() for _ in pages]
-    # A fleet is of no run.
-    shown = frame.chosen(top) if page.url_path != fleet.PATH else None
+    shown = frame.chosen(top) if page.url_path not in others else None
+    if shown is None:
+        with top:
+            widgets.board("brand", [Html(markup.brand())])
     # Parameters that are bound to a control are passed on automatically.
     run = None if shown is None else {run_picker.NAME: str(shown.run.id)}
     for link, each in zip(links, pages, strict=True):
         link.page_link(each, query_params=run)
     page.run()
+    if shown is None and page.url_path not in others:
+        # Nothing is recorded, or the run is gone: what there is instead.
+        frame.alone(home.page)
 
 
 main()

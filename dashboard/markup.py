@@ -155,8 +155,13 @@ def unknown(what: str, why: str, then: str = "") -> str:
 def brand() -> str:
     """Return the name and its mark, which lead home."""
     base = settings.current().base
-    where = safe(f"/{base}/" if base else "/")
+    where = safe(f"/{base}/runs" if base else "/runs")
     return f'<a class="w-brand" href="{where}" target="_self">{MARK}whyidle</a>'
+
+
+def facts(name: str, words: str) -> str:
+    """Return what something is, and what is known of it below."""
+    return f'<div class="w-job"><b>{safe(name)}</b></div><div class="w-sub">{safe(words)}</div>'
 
 
 def alarm(words: str) -> str:

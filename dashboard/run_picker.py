@@ -40,6 +40,12 @@ def is_chosen() -> bool:
     return bool(st.query_params.get(NAME) or st.session_state.get(_SHOWN))
 
 
+def forget() -> None:
+    """Forget which run was shown: it may have been deleted."""
+    for name in (NAME, _SAID, _SHOWN):
+        st.session_state.pop(name, None)
+
+
 def gone(wanted: str) -> Problem:
     """Return the problem of a run that does not exist."""
     what = f"There is no recording {wanted} here: it was deleted, or belongs to another store."

@@ -12,6 +12,8 @@ from typing import Final
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.core.paths import DATABASE
 
+# Its pair tells the whole story: a forecast, a fix, and a gain inside the forecast.
+FIRST: Final = "JAX, not compiled"
 STORE: Final = Path(__file__).with_name("recorded") / DATABASE
 
 

@@ -26,7 +26,6 @@ from whyidle.dashboard import index_page, theme
 from whyidle.dashboard.access import Access
 from whyidle.dashboard.endpoint import Endpoint, listen
 from whyidle.dashboard.index_page import headers
-from whyidle.dashboard.views.fleet import is_configured
 from whyidle.monitor.core.interrupts import handled
 
 _PLOTLY: Final = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
@@ -90,7 +89,7 @@ class _Server(uvicorn.Server):
 def application(endpoint: Endpoint) -> st.App:
     """Return the application for this endpoint."""
     # Loaded now rather than at the first request, and after Streamlit has our settings.
-    from whyidle.dashboard.pages import PAGES, fleet  # noqa: PLC0415
+    from whyidle.dashboard.pages import PAGES, of_no_run  # noqa: PLC0415
 
     prefix = f"/{endpoint.base}" if endpoint.base else ""
     page = index_page.page(endpoint.base)
@@ -98,7 +97,7 @@ def application(endpoint: Endpoint) -> st.App:
     async def shown(_request: Request) -> HTMLResponse:
         return HTMLResponse(page, headers={"cache-control": "no-cache"})
 
-    first, *others = [*PAGES, *([fleet.PATH] if is_configured() else [])]
+    first, *others = [*PAGES, *of_no_run()]
     routes = [Route(f"{prefix}/{path}", shown) for path in ("", *others)]
     routes.append(Route(f"{prefix}/{first}", _redirect_to_first))
     routes.append(Route(f"{prefix}/{index_page.PLOTLY}", _plotly))

@@ -45,7 +45,7 @@ def stacked(name: str, rows: Sequence[Row], span: TimeRange) -> Figure:
         axes[f"yaxis{number}"] = {**layout["yaxis"], "domain": [max(0.0, top - ROW / high), top],
                                   "nticks": 3, "anchor": "x"}  # fmt: skip
         traces += [{**trace, "yaxis": f"y{number}"} for trace in row.figure["data"]]
-        shapes += layout.get("shapes", ())
+        shapes += [{**each, "yref": f"y{number} domain"} for each in layout.get("shapes", ())]
         words += [_text(0, top, f"<b>{base.plain(row.title)}</b>{''.join(_keys(row.figure))}"),
                   _text(1, top, base.plain(row.note))]  # fmt: skip
     last = f"y{len(rows)}" if len(rows) > 1 else "y"

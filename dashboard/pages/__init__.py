@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from whyidle.dashboard.frame import PageState
-from whyidle.dashboard.pages import compare, fix, memory, now, timeline, your_code
+from whyidle.dashboard.pages import compare, fix, fleet, home, memory, now, timeline, your_code
+from whyidle.dashboard.views.fleet import is_configured
 
 # By path, in the order in which users ask.
 PAGES: Final[dict[str, tuple[str, Callable[[PageState], None]]]] = {
@@ -17,3 +18,11 @@ PAGES: Final[dict[str, tuple[str, Callable[[PageState], None]]]] = {
     "fix": (fix.TITLE, fix.page),
     "compare": (compare.TITLE, compare.page),
 }
+
+
+def of_no_run() -> dict[str, tuple[str, Callable[[], None]]]:
+    """Return the pages that are about no run in particular."""
+    found: dict[str, tuple[str, Callable[[], None]]] = {home.PATH: (home.TITLE, home.page)}
+    if is_configured():
+        found[fleet.PATH] = fleet.TITLE, fleet.page
+    return found

@@ -69,13 +69,15 @@ def _held(data: PageData) -> Tile:
     """Return the memory in use on all GPUs shown, or of the job's processes where there is none."""
     if not data.chosen:
         return _number("Memory", data.series, data.newest, m.JOB_RSS)
-    used, total = (
-        sum(data.newest.get(metric, gpu.id).value or 0.0 for gpu in data.chosen)
-        for metric in (m.GPU_MEMORY_USED, m.GPU_MEMORY_TOTAL)
-    )
+    total = sum(data.newest.get(m.GPU_MEMORY_TOTAL, gpu.id).value or 0.0 for gpu in data.chosen)
+    of = f"of {numbers.size(total)}" if total else ""
+    if data.span.is_live:
+        used = sum(data.newest.get(m.GPU_MEMORY_USED, gpu.id).value or 0.0 for gpu in data.chosen)
+    else:
+        tops = (series.peak for series in data.series.of(m.GPU_MEMORY_USED, data.chosen))
+        used, of = sum(top[1] for top in tops if top), f"at most, {of}"
     if not used:
         return Tile("GPU memory", None, data.newest.get(m.GPU_MEMORY_USED, data.chosen[0].id).why)
-    of = f"of {numbers.size(total)}" if total else ""
     return Tile("GPU memory", numbers.size(used), of)
 
 

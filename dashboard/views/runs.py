@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import PurePath
 from typing import Final
 
 from whyidle.dashboard.views import job
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.store import Run
+from whyidle.monitor.store import Reader, Run
 
 # A picker goes no further back; a link does.
 MOST_RUNS: Final = 200
+# A table of more is filtered, not read.
+MOST_LISTED: Final = 1000
 # Labels must stay distinct within the width of the sidebar.
 LONGEST: Final = 22
 _DAY_SECONDS: Final = 86400
@@ -72,3 +75,33 @@ def _same_script(one: Run, other: Run) -> bool:
 def _same_folder(one: Run, other: Run) -> bool:
     first, second = (PurePath(each.script or "").parent for each in (one, other))
     return first == second and first.name != ""
+
+
+def matches(run: Run, wanted: str, reader: Reader) -> bool:
+    """Tell whether each word that is asked for is somewhere in what is known of a run."""
+    known = (run.label, run.script, run.command, run.host, run.user, run.framework,
+             result(run, reader))  # fmt: skip
+    text = " ".join(each for each in known if each).lower()
+    return all(word in text for word in wanted.lower().split())
+
+
+def result(run: Run, reader: Reader) -> str:
+    """Return what a run loses most by."""
+    worst = reader.worst_finding(run.id)
+    return "" if worst is None else str(worst["title"])
+
+
+def row(run: Run, reader: Reader, base: str) -> dict[str, object]:
+    """Return a run as a row of a table."""
+    worst = reader.worst_finding(run.id) or {}
+    return {
+        "run": f"{f'/{base}' if base else ''}/?run={run.id}",
+        "label": printable(run.label or ""),
+        "job": printable(run.script or run.command or ""),
+        "loses most by": printable(str(worst.get("title") or "")),
+        "faster": worst.get("expected"),
+        "steps/s": run.steps_per_s,
+        "began": datetime.fromtimestamp(run.started_ms / 1000),  # noqa: DTZ006  as people read it
+        "state": printable(job.state(run)),
+        "where": printable(f"{run.user or ''}@{run.host or ''}"),
+    }

@@ -136,11 +136,11 @@ def job_table(
             "pid": str(who.key.pid),
             "user": who.user,
             "gpu": ",".join(job.gpus) or numbers.DASH,
-            "busy": _busy(job.busy),
+            "busy": busy(job.busy),
             "gpu mem": held if wide else None,
             "cores": f"{job.cpu_share:.2f}" if wide else None,
             "steps/s": numbers.DASH if steps is None else numbers.amount(steps, ""),
-            "attach": _may_attach(job, shut),
+            "attach": may_attach(job, shut),
             "job": name[-LONGEST_NAME:] if why else name,
             "why": _why(recorded) if why else None,
         }
@@ -149,12 +149,13 @@ def job_table(
     return table(list(rows[0]), [list(row.values()) for row in rows], right=right, sentence=why)
 
 
-def _busy(share: float | None) -> str:
+def busy(share: float | None) -> str:
+    """Say how busy the GPUs of a job are, and whether that is idle."""
     shown = numbers.show(share, "ratio")
     return f"{shown} idle" if share is not None and share < IDLE_BELOW else shown
 
 
-def _may_attach(job: Job, shut: Refusal | None) -> str:
+def may_attach(job: Job, shut: Refusal | None) -> str:
     """Answer whether attaching gets inside: yes, with sudo, or no."""
     if job.refused is None and job.attach not in {None, OUTSIDE}:
         return "yes"
