@@ -86,7 +86,9 @@ async function draw(chart, state) {
     const {data, layout} = state.figure;
     // Remove the message that Plotly could not be loaded.
     if (!state.listens) chart.replaceChildren();
-    await window.Plotly.react(chart, data, zoomed(themed(layout, chart), state), {
+    // Plotly keeps the height that it began with, and draws over what comes below.
+    const sized = {...themed(layout, chart), height: state.height};
+    await window.Plotly.react(chart, data, zoomed(sized, state), {
       responsive: true, displaylogo: false, displayModeBar: false, doubleClick: false});
     chart.dataset.drawn = String(Number(chart.dataset.drawn || 0) + 1);
     if (!state.listens) listen(chart, state);
@@ -158,7 +160,7 @@ function show(element, block, page) {
   } else if (block.figure) {
     element.style.height = `${block.height}px`;
     element.dataset.whyidle = block.name;
-    Object.assign(state, {figure: block.figure, page});
+    Object.assign(state, {figure: block.figure, height: block.height, page});
     soon(element, state);
   } else if (state.markup !== block.html) {
     // What the user has opened stays open.

@@ -16,6 +16,7 @@ from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.finding_text import FindingText
+from whyidle.monitor.store import Run
 
 
 def head(finding: FindingJson, places: Sequence[CodeLocation], run: int) -> None:
@@ -48,24 +49,27 @@ def _cost(finding: FindingJson) -> str:
 
 
 def body(
-    finding: FindingJson, places: Sequence[CodeLocation], diff: Diff | None = None, run: int = 0
+    finding: FindingJson, places: Sequence[CodeLocation], run: Run, diff: Diff | None = None
 ) -> None:
     """Write the evidence, the code, and the fix."""
     said = finding_text.of(finding)
     left, right = st.columns([6, 5], gap="medium")
     with left:
-        _evidence(said)
+        _evidence(said, is_live=run.is_recording)
         _places(places)
     with right:
         if diff is not None:
-            _patch(finding, diff, run)
+            _patch(finding, diff, run.id)
         _remedies(said)
-        _besides(finding)
+        _besides(finding, said)
 
 
-def _evidence(said: FindingText) -> None:
+def _evidence(said: FindingText, *, is_live: bool) -> None:
     widgets.title("Evidence")
-    _tables.table([(each.name, each.value, each.aged) for each in said.evidence], numbers=(1,))
+    # How old a number is means nothing once the run is over.
+    _tables.table(
+        [(e.name, e.value, e.aged if is_live else e.origin) for e in said.evidence], numbers=(1,)
+    )
 
 
 def _places(places: Sequence[CodeLocation]) -> None:
@@ -101,9 +105,9 @@ def _patch(finding: FindingJson, diff: Diff, run: int) -> None:
     )
 
 
-def _besides(finding: FindingJson) -> None:
+def _besides(finding: FindingJson, said: FindingText) -> None:
     rows = [
-        ("documents", ", ".join(finding.documents)),
+        ("references", ", ".join(said.references)),
         ("also seen", ", ".join(finding.also_seen)),
         ("behind", finding.behind or ""),
         ("energy", _energy(finding)),
@@ -113,8 +117,6 @@ def _besides(finding: FindingJson) -> None:
     if page:
         with st.popover("Why this costs, and when it is wrong", key=f"why-{finding.rule}"):
             st.markdown(page)
-            for cite, name in findings.documents(finding):
-                st.text(f"{cite}: {name}" if name else cite)
 
 
 def _energy(finding: FindingJson) -> str:

@@ -18,11 +18,11 @@ from whyidle.monitor.store.stored_traces import KeptTrace
 _KERNELS: Final = 10
 STYLE: Final = """
 <style>
-.w-grid td.w-name { max-width: 0; width: 60%; overflow: hidden; text-overflow: ellipsis;
-  white-space: nowrap; }
+.w-grid td.w-name { width: 60%; }
 </style>
 """
-# Length of a hover text: some template names are a megabyte long.
+# Some template names are a megabyte long: what is shown of one, and when the pointer rests on it.
+_SHOWN_MOST: Final = 160
 _NAME_MOST: Final = 1000
 
 
@@ -50,9 +50,9 @@ def kernels(trace: KeptTrace) -> None:
 
 
 def name_cell(short: str, whole: str = "") -> str:
-    """Return a table cell that shows as much of a name as fits."""
+    """Return a table cell that shows a name in as many lines as it needs."""
     title = markup.safe((whole or short)[:_NAME_MOST])
-    shown = markup.safe(short[:_NAME_MOST])
+    shown = markup.safe(short[:_SHOWN_MOST])
     return f'<td class="w-mono w-name" title="{title}">{shown}</td>'
 
 

@@ -51,7 +51,7 @@ def _findings(shown: PageState) -> None:
         with st.container(border=True, key=f"finding-{rule}"):
             _finding_card.head(finding, found.places[rule], run.id)
             with st.expander("Evidence, code and fix", expanded=rule == opened, key=f"more-{rule}"):
-                _finding_card.body(finding, found.places[rule], diffs.get(rule), run.id)
+                _finding_card.body(finding, found.places[rule], run, diffs.get(rule))
                 _try_it.offer(finding, run)
     if found.answer.findings:
         _measuring(shown)

@@ -104,6 +104,12 @@ def _actions(chosen: list[Run]) -> None:
         write(f'<div class="w-button">{link}</div>')
     if settings.current().is_sample:
         return
+    if not settings.current().allow_actions:
+        # Without that the page only reads.
+        numbers = " ".join(str(run.id) for run in chosen)
+        first = f"monitor runs {chosen[0].id} --label NAME"
+        st.code(f"{first}\nmonitor prune {numbers}", language="bash")
+        return
     with st.container(horizontal=True, key="run-actions"):
         if len(chosen) == 1:
             with st.popover("Rename"):

@@ -23,6 +23,7 @@ from whyidle.dashboard.views.csv_export import as_csv
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.series import Series, Subject
 from whyidle.dashboard.views.time_range import ALL, FEW_POINTS, POINTS, TimeRange
+from whyidle.monitor.app import report
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.metrics import Metric, Unit
@@ -233,6 +234,14 @@ def _offers(shown: PageState, choice: str, peak: str | None) -> None:
         mime="text/csv",
         on_click="ignore",
         key="csv",
+    )
+    st.download_button(
+        "Download report",
+        data=partial(report.page, settings.current().store, str(shown.run.id)),
+        file_name=f"whyidle-run-{shown.run.id}.html",
+        mime="text/html",
+        on_click="ignore",
+        key="report",
     )
     _now_parts.trace(shown)
 

@@ -232,12 +232,15 @@ def _controls(trace: KeptTrace, part: TickRange, steps: TraceSteps) -> None:
 
 
 def _overview(trace: KeptTrace, part: TickRange, devices: tuple[int, ...]) -> None:
+    """Draw the whole trace with the part that is shown; the lanes alone show all of it."""
     data = _all(_key(trace), devices)
+    if part == timeline.whole(trace):
+        if data.known is not None:
+            widgets.note(_unknown_around(trace, *data.known))
+        return
     figure = overview.overview("overview", data, trace, part)
     events = _zoomable(figure, "overview", _OVERVIEW_HEIGHT)
     size, _ = overview.unit_of(trace, timeline.whole(trace))
-    if data.known is not None and not figure["layout"]["annotations"]:
-        widgets.note(_unknown_around(trace, *data.known))
     if events.zoomed:
         _to(trace, trace.start, size, events.zoomed)
 

@@ -17,7 +17,6 @@ from whyidle.monitor.processes.secrets import MASK
 from whyidle.monitor.render import finding_text
 from whyidle.monitor.render import findings as terminal
 from whyidle.monitor.render.budget import words
-from whyidle.monitor.rules import DOCUMENTS
 from whyidle.monitor.store import Run
 
 # How many locations are shown with their code; the others are only named.
@@ -120,11 +119,6 @@ def ranges(findings: Sequence[FindingJson]) -> list[Range]:
             colour = theme.SEVERITIES.get(each.severity, theme.GREY)
             found.append(Range(each.title, low, high, colour))
     return found
-
-
-def documents(finding: FindingJson) -> list[tuple[str, str]]:
-    """Return the documents that the rule cites, with their names."""
-    return [(each, DOCUMENTS.get(each[:2], "")) for each in finding.documents]
 
 
 def why(rule: str) -> str:

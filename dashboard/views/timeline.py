@@ -255,13 +255,14 @@ def headline(answer: TraceJson) -> Headline:
 def rows(
     trace: KeptTrace, part: TickRange, budgets: Mapping[str, AccountJson]
 ) -> dict[str, AccountJson]:
-    """Return accounts by what they cover: the trace as on all pages, then the window."""
-    whole_trace = headline(trace.answer)
-    found = {whole_trace.of: whole_trace.budget} if whole_trace.is_of_steps else {}
+    """Return accounts by what they cover: all of the trace has the one that all pages show."""
     of = FIRST_TO_LAST if part == whole(trace) else f"these {clock(ns(trace, part.ticks))}"
-    if len(budgets) == 1:
-        return {**found, of: next(iter(budgets.values()))}
-    return {**found, **{f"{name}, {of}": budget for name, budget in budgets.items()}}
+    if len(budgets) > 1:
+        return {f"{name}, {of}": budget for name, budget in budgets.items()}
+    shown = headline(trace.answer)
+    if part == whole(trace) and shown.is_of_steps:
+        return {shown.of: shown.budget}
+    return dict.fromkeys([of], *budgets.values())
 
 
 def device_names(answer: TraceJson) -> list[str]:

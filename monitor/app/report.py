@@ -19,8 +19,9 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.render.places import homeless
 from whyidle.monitor.render.report import Report
-from whyidle.monitor.runs.summary import summarise
+from whyidle.monitor.runs.summary import RunSummary, summarise
 from whyidle.monitor.signals import opening
+from whyidle.monitor.signals.window import Window
 
 _WRITERS: Final[dict[str, tuple[str, Callable[[Report], str]]]] = {
     "html": (".html", report_html.page),
@@ -36,15 +37,26 @@ def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bo
     named = re.sub(r"[^\w.-]+", "-", window.target)
     path = out or Path(f"whyidle-{named}{suffix}")
     summary = None if ref is None else summarise(database(), ref)
-    answer = diagnose.as_json(diagnose.diagnose(window))
-    # Evidence and code may name a home folder, too.
-    text = homeless(write(Report.of(window, answer, summary, code=not no_code)))
+    text = _text(write, window, summary, code=not no_code)
     if str(path) == "-":
         click.echo(text)
         return
     _write(path, text, force=force)
     written_to = f"Wrote {path} ({size(len(text.encode(errors='backslashreplace')))})."
     click.echo(f"{printable(written_to)} Look at it before you send it.")
+
+
+def page(store: Path, ref: str) -> str:
+    """Return a recording as one HTML page."""
+    return _text(report_html.page, opening.of_run(store, ref), summarise(store, ref))
+
+
+def _text(
+    write: Callable[[Report], str], window: Window, summary: RunSummary | None, *, code: bool = True
+) -> str:
+    answer = diagnose.as_json(diagnose.diagnose(window))
+    # Evidence and code may name a home folder, too.
+    return homeless(write(Report.of(window, answer, summary, code=code)))
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

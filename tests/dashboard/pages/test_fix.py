@@ -42,7 +42,7 @@ def test_a_finding_has_its_gain_its_evidence_its_code_and_its_fix(store: Path) -
     assert f"{file_of(BEFORE)}:30 in __getitem__, 90%" in said
     assert '<div class="here"><b>  30</b>        time.sleep(READ_SECONDS)' in said
     assert "num_workers=len(os.sched_getaffinity(0))" in said
-    assert "D2 §4: Flux.jl" in said
+    assert "GPU memory and performance in Flux.jl" in said
 
 
 def test_it_says_how_a_change_is_measured_and_where_that_was_done(store: Path) -> None:

@@ -21,10 +21,12 @@ def _script() -> None:
     home.page()
 
 
-def opened(store: Path, ticked: list[int] | None = None, *, is_sample: bool = False) -> App:
+def opened(
+    store: Path, ticked: list[int] | None = None, *, is_sample: bool = False, may: bool = True
+) -> App:
     from streamlit.testing.v1 import AppTest  # noqa: PLC0415
 
-    settings.use(settings.Settings(store=store, is_sample=is_sample))
+    settings.use(settings.Settings(store=store, is_sample=is_sample, allow_actions=may))
     test = AppTest.from_function(_script, default_timeout=30)
     if ticked is not None:
         test.session_state["runs"] = {"selection": {"rows": ticked, "columns": [], "cells": []}}
@@ -85,6 +87,16 @@ def test_a_label_is_written_and_a_run_deleted(tmp_path: Path) -> None:
 def test_two_ticked_are_compared_the_earlier_one_first(tmp_path: Path) -> None:
     make(tmp_path / DATABASE, BEFORE, AFTER)
     assert 'href="/compare?run=2&amp;a=1&amp;b=2"' in opened(tmp_path / DATABASE, [0, 1]).markup
+
+
+@pytest.mark.usefixtures("none_run")
+def test_a_page_that_may_only_look_says_what_to_type(tmp_path: Path) -> None:
+    make(tmp_path / DATABASE, BEFORE, AFTER)
+    shown = opened(tmp_path / DATABASE, [0, 1], may=False)
+    assert [each.value for each in shown.test.code] == [
+        "monitor runs 2 --label NAME\nmonitor prune 2 1"
+    ]
+    assert not shown.test.button
 
 
 @pytest.mark.usefixtures("none_run")

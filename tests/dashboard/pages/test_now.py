@@ -16,6 +16,7 @@ from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard import settings
 from whyidle.dashboard.pages import _now_parts, now
 from whyidle.dashboard.views.job import ONLY_A_TRACE
+from whyidle.monitor.app import report
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
 from whyidle.monitor.core.contracts.ranks import SeenRankJson, SeenRanksJson
@@ -109,6 +110,12 @@ def test_what_is_downloaded_is_what_is_shown(store: Path) -> None:
     assert head.split(",")[0] == "time"
     assert "GPU 1: memory used (bytes)" in head
     assert len(rows) > 100
+
+
+def test_a_report_is_one_page_about_this_run(store: Path) -> None:
+    page = report.page(store, "1")
+    assert page.lower().startswith("<!doctype html>")
+    assert "train.py" in page
 
 
 def test_a_paused_page_stands_still(live: Path) -> None:
