@@ -45,6 +45,11 @@ lint: ## set up, then the checks without the tests
 	@$(BIN)/mypy $(MYPY)
 	@echo "== layers: import-linter"
 	@PYTHONPATH=.typing $(BIN)/lint-imports $(LINT_IMPORTS)
+	@echo "== forms: .github against its schemas, and for holes"
+	@$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema -q --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(BIN)/check-jsonschema -q --builtin-schema vendor.citation-file-format CITATION.cff
+	@$(BIN)/zizmor --offline --quiet .github
 	@echo "== docs: generated parts of README*.md and docs/"
 	@$(BIN)/cog --check README*.md docs/*.md
 

@@ -1,4 +1,4 @@
-"""What the user's own code marks: ``whyidle.monitor.step()`` and ``whyidle.monitor.phase()``."""
+"""What the user's own code marks: ``whyidle.step()`` and ``whyidle.monitor.phase()``."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class Traces:
             raise Refused(
                 f"it begins between two steps of the main thread, and no step ended in "
                 f"{PATIENCE_NS // SECOND} s, nor came a batch of a DataLoader; "
-                f"whyidle.monitor.step() marks them"
+                f"whyidle.step() marks them"
             )
         else:
             self._poll_again(self._await_begin, trace)

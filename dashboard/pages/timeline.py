@@ -82,7 +82,7 @@ def _view(shown: PageState) -> None:
 
 
 def _below(trace: KeptTrace, devices: tuple[int, ...], shown: PageState) -> None:
-    left, right = st.columns([3, 2], gap="large")
+    left, right = st.columns(2, gap="large")
     is_job = timeline.ranks_of(trace) is not None
     with left:
         if is_job:

@@ -24,14 +24,19 @@ from whyidle.monitor.traces.opening import identify
 def run(*, a: str, b: str, fail_slower: float | None, as_json: bool) -> None:
     """Print the comparison; end as --fail-slower asks for."""
     check_percent(fail_slower)
-    _refuse_the_same(a, b)
-    found = compare.compare(_side(a, "A"), _side(b, "B"))
+    found = compare.compare(*sides(a, b))
     if as_json:
         click.echo(line(answer(found)))
     else:
         click.echo(screen(found), color=True)
     if fail_slower is not None:
         _judge(found, fail_slower)
+
+
+def sides(a: str, b: str) -> tuple[Side, Side]:
+    """Return both sides of a comparison; one run with itself is none."""
+    _refuse_the_same(a, b)
+    return _side(a, "A"), _side(b, "B")
 
 
 def _judge(found: Comparison, percent: float) -> None:

@@ -65,7 +65,7 @@ def _of_one(side: Side) -> Iterator[str]:
     if is_run and side.pace is not None and side.pace.by == "trace":
         yield (
             f"Nothing counts the steps of {side.label}: these were seen while a trace was taken,"
-            " which slows them. To have them counted: whyidle.monitor.step()"
+            " which slows them. To have them counted: whyidle.step()"
         )
     yield from (f"{side.label}: {said}" for said in _of_trace(side.window))
 

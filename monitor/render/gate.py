@@ -23,7 +23,7 @@ MOST_FINDINGS: Final = 4
 MOST_WARNINGS: Final = 3
 NEEDED: Final = (
     "to be judged it needs a minute or more of steps; in a loop of your own, marked by"
-    " whyidle.monitor.step()"
+    " whyidle.step()"
 )
 _HEADS: Final = {
     Outcome.PASSED: "passed: neither slower nor with a new finding",

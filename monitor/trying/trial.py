@@ -226,9 +226,9 @@ def _no_steps(line: Line) -> UsageProblem:
         return UsageProblem(
             f"The steps of process {pid} come faster than they are counted: so nothing says whether"
             " it got faster.",
-            "Mark each hundredth of them with whyidle.monitor.step(), and start it again.",
+            "Mark each hundredth of them with whyidle.step(), and start it again.",
         )
     return UsageProblem(
         f"No steps of process {pid} are known: without them nothing says whether it got faster.",
-        "Mark the end of each with whyidle.monitor.step() in its loop, and start it again.",
+        "Mark the end of each with whyidle.step() in its loop, and start it again.",
     )

@@ -128,7 +128,7 @@ while not told.is_set(): model(data)
     with job(source, tmp_path) as process, Client(tmp_path, process.pid) as client:
         record = Tracing(client).take()
         assert record[3] == "failed"
-        assert "whyidle.monitor.step() marks them" in record[4]["why"]
+        assert "whyidle.step() marks them" in record[4]["why"]
         process.ends_well()
 
 

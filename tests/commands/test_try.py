@@ -116,7 +116,7 @@ def test_a_job_without_steps_is_refused(monitor: Monitor, monkeypatch: pytest.Mo
         done = monitor("try", process.pid, "gc.freeze")
         process.kill()
     assert done.returncode == Exit.USAGE
-    assert "whyidle.monitor.step()" in done.stderr
+    assert "whyidle.step()" in done.stderr
 
 
 def test_the_list_has_every_knob(monitor: Monitor) -> None:

@@ -214,7 +214,7 @@ def test_without_known_steps_it_is_refused_with_what_to_do(job: Job) -> None:
     job.rests_until = 1e9
     with pytest.raises(UsageProblem, match="No steps") as refused:
         tried(job)
-    assert "whyidle.monitor.step()" in refused.value.next_step
+    assert "whyidle.step()" in refused.value.next_step
     assert job.turns == []
 
 

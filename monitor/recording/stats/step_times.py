@@ -26,7 +26,7 @@ LONGEST_WINDOW_NS = 120 * SECOND
 MOST_RECORDS = 150
 
 NO_STEP = "no step has ended since the agent came"
-NO_OPTIMIZER = "no optimizer has stepped and nothing marks steps: whyidle.monitor.step() does"
+NO_OPTIMIZER = "no optimizer has stepped and nothing marks steps: whyidle.step() does"
 NO_MARK = "no mark of a step was seen: of JAX without marks only a trace tells the steps"
 NONE_LATELY = "no step has ended lately"
 
