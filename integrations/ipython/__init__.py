@@ -17,10 +17,10 @@ imports a framework. Training jobs import this: what only readers need is loaded
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from whyidle.monitor.core.marks import phase, step
 
+# Known to type checkers by its name: a job that marks steps loads not even `typing` for it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
