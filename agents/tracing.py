@@ -268,7 +268,8 @@ class Traces:
         elif now - trace.asked > PATIENCE_NS:
             raise Refused(
                 f"it begins between two steps of the main thread, and no step ended in "
-                f"{PATIENCE_NS // SECOND} s, nor came a batch of a DataLoader; whyidle.step() marks them"
+                f"{PATIENCE_NS // SECOND} s, nor came a batch of a DataLoader; "
+                f"whyidle.step() marks them"
             )
         else:
             self._poll_again(self._await_begin, trace)
