@@ -133,6 +133,7 @@ def computing(data: PageData) -> tuple[float | None, str]:
 def verdict(answer: DiagnosisJson, run: Run) -> str:
     """Return what is wrong, where, what to do and what that gives; then the risks beside it."""
     said, lead = answer.verdict, findings.lead(answer)
+    # The place stands below it, with its line of source.
     cause = f'<p class="w-cause">{safe(said.text)}</p>'
     if lead is None:
         return f'<div class="w-answer"><div>{cause}</div></div>'

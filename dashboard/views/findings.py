@@ -94,7 +94,11 @@ class Page:
 
 def of(answer: DiagnosisJson, run: Run) -> Page:
     """Return an answer of ``monitor diagnose`` in the form of the page."""
-    return Page(answer, terminal.verdict(answer), {f.rule: places(f, run) for f in answer.findings})
+    return Page(
+        answer,
+        finding_text.one_line(answer.verdict),
+        {f.rule: places(f, run) for f in answer.findings},
+    )
 
 
 def places(finding: FindingJson, run: Run) -> list[CodeLocation]:

@@ -137,8 +137,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         Severity.LOW,
     ),
     _option("disable_jit", "compiles nothing: each operation runs by itself", Severity.MEDIUM),
-    _option("check_tracer_leaks", "traces each function anew, and looks for leaks", Severity.LOW),
-    _option("enable_checks", "checks each value and program of JAX's own", Severity.LOW),
+    _option("check_tracer_leaks", "traces each function again, and looks for leaks", Severity.LOW),
+    _option("enable_checks", "checks each internal value and program of JAX", Severity.LOW),
     _option("log_compiles", "writes a line for each compilation", Severity.INFO),
     Setting(
         "tf.config.run_functions_eagerly",
@@ -148,7 +148,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     Setting(
         "tf.data.experimental.enable_debug_mode",
-        "makes each element of a pipeline in Python, one after the other",
+        "makes each element of a pipeline in Python, one by one",
         "# without tf.data.experimental.enable_debug_mode()",
         _TENSORFLOW, fact="data_debug_mode", severity=Severity.MEDIUM,
     ),
@@ -181,7 +181,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     ),
     *(
         Setting(
-            name, "lets the host wait for each collective", _unset(name), _TORCH, variable=name,
+            name, "makes the host wait for each collective", _unset(name), _TORCH, variable=name,
             where=Where.SEVERAL_GPUS,
         )
         for name in ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
@@ -190,20 +190,20 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         # With one frame steps of a network of 20 layers took 1.3 times as long, lists of records
         # 1.9 times, to import torch 4 times; with 25 frames to import it took a minute in place of
         # a second (PyTorch 2.13 on a CPU, Python 3.11, CPU time).
-        "PYTHONTRACEMALLOC", "notes the stack of each allocation of Python's",
+        "PYTHONTRACEMALLOC", "records the stack of each Python allocation",
         _unset("PYTHONTRACEMALLOC"), _BOTH, variable="PYTHONTRACEMALLOC", severity=Severity.MEDIUM,
     ),
     Setting(
-        "PYTHONMALLOC", "checks each allocation of Python's", _unset("PYTHONMALLOC"), _BOTH,
+        "PYTHONMALLOC", "checks each Python allocation", _unset("PYTHONMALLOC"), _BOTH,
         variable="PYTHONMALLOC", costs=lambda value: str(value).endswith("debug"),
     ),
     *(
         Setting(name, does, _unset(name), _BOTH, variable=name)
         for name, does in (
-            ("PYTHONDEVMODE", "checks each allocation of Python's"),
+            ("PYTHONDEVMODE", "checks each Python allocation"),
             ("ONEDNN_VERBOSE", "prints a line for each operation on a CPU"),
             ("DNNL_VERBOSE", "prints a line for each operation on a CPU"),
-            ("MKL_VERBOSE", "prints a line for each product of matrices on a CPU"),
+            ("MKL_VERBOSE", "prints a line for each matrix product on a CPU"),
         )
     ),
     _flag(
@@ -218,18 +218,18 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         purpose=Purpose.OTHER, severity=Severity.MEDIUM,
     ),
     Setting(
-        "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "asks the driver for each array's memory",
+        "XLA_PYTHON_CLIENT_ALLOCATOR=platform", "always asks the driver",
         _unset("XLA_PYTHON_CLIENT_ALLOCATOR"), _JAX, variable="XLA_PYTHON_CLIENT_ALLOCATOR",
         costs=lambda value: str(value).lower() == "platform", where=Where.GPU,
         purpose=Purpose.OTHER, severity=Severity.MEDIUM,
     ),
     Setting(
-        "XLA_PYTHON_CLIENT_PREALLOCATE", "lets the memory grow piece by piece, and break into them",
+        "XLA_PYTHON_CLIENT_PREALLOCATE", "lets memory grow in pieces",
         _unset("XLA_PYTHON_CLIENT_PREALLOCATE"), _JAX, variable="XLA_PYTHON_CLIENT_PREALLOCATE",
         costs=is_off, where=Where.GPU, purpose=Purpose.OTHER, severity=Severity.INFO,
     ),
     Setting(
-        "torch.use_deterministic_algorithms", "takes slower kernels, and fills new tensors",
+        "torch.use_deterministic_algorithms", "takes slower kernels",
         "torch.use_deterministic_algorithms(False)", _TORCH, fact="deterministic_algorithms",
         purpose=Purpose.OTHER, severity=Severity.INFO,
     ),
@@ -246,7 +246,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         for name in ("--xla_gpu_deterministic_ops", "--xla_gpu_exclude_nondeterministic_ops")
     ),
     _flag(
-        "--xla_gpu_autotune_level", "takes kernels that were not tried against others",
+        "--xla_gpu_autotune_level", "takes kernels that were not tuned",
         costs=lambda value: value == "0", where=Where.GPU, purpose=Purpose.OTHER,
     ),
     *(
@@ -257,7 +257,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         for name in ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
     ),
     Setting(
-        "NVIDIA_TF32_OVERRIDE=0", "keeps products of matrices from the tensor cores",
+        "NVIDIA_TF32_OVERRIDE=0", "keeps matmuls off the tensor cores",
         _unset("NVIDIA_TF32_OVERRIDE"), _BOTH, variable="NVIDIA_TF32_OVERRIDE",
         costs=lambda value: value == "0", where=Where.GPU, purpose=Purpose.OTHER,
     ),
@@ -267,9 +267,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             purpose=Purpose.OTHER, costs=lambda value: value != "0",
         )
         for name, does in (
-            ("NCCL_P2P_DISABLE", "sends between GPUs through the host's memory"),
-            ("NCCL_SHM_DISABLE", "sends between processes of a machine over the network"),
-            ("NCCL_IB_DISABLE", "sends between machines over TCP in place of InfiniBand"),
+            ("NCCL_P2P_DISABLE", "sends between GPUs through host memory"),
+            ("NCCL_SHM_DISABLE", "sends between local processes by network"),
+            ("NCCL_IB_DISABLE", "uses TCP between machines, not InfiniBand"),
         )
     ),
 )  # fmt: skip

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.core.finding import LEAST_LOST, Knows, Place, Severity
@@ -117,8 +116,7 @@ def _serving(window: Window) -> Headline | None:
         return None
     rows = () if window.host is None else window.host.rows
     where = by_line(rows, lambda row: row.innermost)[:MOST_PLACES]
-    works = f"its work is mostly{_at(where, between=' ')}"
-    said = works if where else f"its main thread {serving.waits}"
+    said = "it answers requests, mostly here" if where else f"its main thread {serving.waits}"
     return Headline(SERVES.format(said), None, where)
 
 
@@ -137,19 +135,12 @@ def _said(part: _Part | None, by: Finding | None) -> Headline:
         share = by.reach if part is None else part.share
         much = f", {'' if part else 'about '}{share:.0%} of the time"
         much = much if share and "%" not in title else ""
-        return Headline(f"{title}{much}{_at(where)}.", share or None, where[:MOST_PLACES], by)
+        return Headline(f"{title}{much}.", share or None, where[:MOST_PLACES], by)
     assert part is not None  # noqa: S101  a claim has its finding
     if part.of is Slice.IDLE_UNKNOWN:
         return Headline(NO_REASON.format(share=part.share), part.share)
-    text = f"{part.unknown}: {part.share:.0%} is {part.said}{_at(where, between=' ')}."
+    text = f"{part.unknown}: {part.share:.0%} is {part.said}."
     return Headline(text, part.share, where[:MOST_PLACES])
-
-
-def _at(where: Sequence[Place], between: str = ", ") -> str:
-    if not where:
-        return ""
-    line = f":{where[0].line}" if where[0].line else ""
-    return f"{between}at {PurePath(where[0].file).name}{line}"
 
 
 def _title(finding: Finding) -> str:

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import LOST
 from whyidle.monitor.render import finding_text, inside, numbers, pace, plain
@@ -46,32 +46,33 @@ def _labeled(name: str, said: str | None) -> Iterator[str]:
 
 
 def _found(summary: RunSummary) -> Iterator[str]:
-    """Yield the verdict, and each of the first findings with its place and what to change."""
+    """Yield the verdict with its best evidence, and a line for each of the next findings."""
     if summary.diagnosis is None:
         yield f"What is wrong is not known: {summary.not_diagnosed or 'nothing was recorded'}"
         return
     answer = summary.diagnosis
-    yield printable(answer.verdict.text)
-    findings = answer.findings
-    for finding in findings[:MOST]:
-        yield from _finding(finding, answer, is_first=finding is findings[0])
-    if more := len(findings) - MOST:
-        yield from [f"{INDENT}and {more} more"] if more > 0 else []
+    first = finding_text.of_verdict(answer)
+    what, *lines = finding_text.verdict(answer)
+    yield what
+    severity = ""
+    if first is not None:
+        severity = first.severity.upper()
+        lines += [e.words for e in finding_text.of(first).evidence[:1]]
+    for line in lines:
+        yield f"{severity:<{len(INDENT)}}{line}"
+        severity = ""
+    others = [each for each in answer.findings if each is not first]
+    shown = others[: MOST - (first is not None)]
+    yield from map(_finding, shown)
+    if more := len(others) - len(shown):
+        yield f"{INDENT}and {more} more"
 
 
-def _finding(finding: FindingJson, answer: DiagnosisJson, *, is_first: bool) -> Iterator[str]:
-    # The verdict has its title and its line.
-    is_said = finding.rule == answer.verdict.rule
+def _finding(finding: FindingJson) -> str:
     factor = finding_text.factor(finding.speedup, finding.expected)
-    parts = (
-        [] if is_said else [printable(finding.title), *map(finding_text.short, finding.where[:1])]
-    )
-    said = ", ".join(filter(None, [*parts, factor]))
-    if said:
-        yield f"{finding.severity.upper():<{len(INDENT)}}{said}"
-    fix = next(iter(finding.fixes.values()), None)
-    if is_first and fix is not None:
-        yield f"{INDENT}→ {finding_text.first_sentence(printable(fix.text))}"
+    places = map(finding_text.short, finding.where[:1])
+    said = ", ".join(filter(None, [printable(finding.title), *places, factor]))
+    return f"{finding.severity.upper():<{len(INDENT)}}{said}"
 
 
 def _gpus(summary: RunSummary, gpus: Sequence[Gpu]) -> str | None:

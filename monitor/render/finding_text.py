@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.core.contracts.diagnosis import EvidenceJson, FindingJson, PlaceJson
+from whyidle.monitor.core.contracts.diagnosis import (
+    DiagnosisJson,
+    EvidenceJson,
+    FindingJson,
+    PlaceJson,
+    VerdictJson,
+)
 from whyidle.monitor.core.finding import FRAMEWORKS, Confidence
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import amount, money, show
@@ -38,6 +44,11 @@ class EvidenceText:
     value: str
     origin: str
     aged: str
+
+    @property
+    def words(self) -> str:
+        """The number alone."""
+        return f"{self.name}: {self.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,7 @@ class FindingText:
     # What the fix gives back; ``None``: the lost time is not known.
     gain: str | None
     factor: str
+    # The most telling first.
     evidence: tuple[EvidenceText, ...]
     places: tuple[PlaceText, ...]
     # Who called the first of them; empty where that was not seen.
@@ -95,7 +107,7 @@ class FindingText:
         """Yield what was found, on what grounds, and what to change, for code hosts."""
         if self.gain is not None:
             yield self.gain
-        yield from (f"{e.name}: {e.value} ({e.origin})" for e in self.evidence)
+        yield from (f"{e.words} ({e.origin})" for e in self.evidence)
         for place in self.places:
             yield f"at {place.words}"
             if place is self.places[0] and self.callers:
@@ -157,6 +169,31 @@ def place(said: PlaceJson, shown: Callable[[str], str] = str) -> PlaceText:
 def short(said: PlaceJson) -> str:
     """Return a line by the name of its file, for places with little room."""
     return place(said, lambda file: Path(file).name).at
+
+
+def in_function(said: PlaceJson) -> str:
+    """Return a line by the name of its file, and the function it is in."""
+    return f"{short(said)} in {printable(said.function)}"
+
+
+def verdict(answer: DiagnosisJson) -> list[str]:
+    """Return the verdict in up to three lines: what, where, and what to do and what that gives."""
+    said, by = answer.verdict, of_verdict(answer)
+    fix = "" if said.fix is None else first_sentence(printable(said.fix.text)).rstrip(".")
+    gives = "" if by is None else factor(by.speedup, by.expected)
+    do = ": ".join(filter(None, [fix, gives]))
+    return [printable(said.text), *map(in_function, said.where[:1]), *([f"→ {do}"] if do else [])]
+
+
+def of_verdict(answer: DiagnosisJson) -> FindingJson | None:
+    """Return the finding that the verdict is about."""
+    return next((each for each in answer.findings if each.rule == answer.verdict.rule), None)
+
+
+def one_line(said: VerdictJson) -> str:
+    """Return the verdict and its place in one sentence."""
+    at = "".join(f", at {short(place)}" for place in said.where[:1])
+    return f"{printable(said.text).rstrip('.')}{at}."
 
 
 def called_by(lines: Sequence[PlaceJson]) -> str:

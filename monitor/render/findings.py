@@ -55,8 +55,10 @@ def screen(
 def page(answer: DiagnosisJson, width: int, *, everything: bool = False) -> Group:
     """Return the parts of the page, separated by empty lines: the answer before its grounds."""
     cut = cut_off(answer.warnings)
-    first = Text(f"{printable(answer.target)}: {verdict(answer)}", style="bold")
-    parts: list[RenderableType] = [Group(Text(f"! {printable(cut)}"), first) if cut else first]
+    what, *rest = finding_text.verdict(answer)
+    first = Text(f"{printable(answer.target)}: {what}", style="bold")
+    head = [first, *(_line(each, width) for each in rest)]
+    parts: list[RenderableType] = [Group(*([Text(f"! {printable(cut)}")] if cut else []), *head)]
     if warnings := list(_warnings(answer, width, without=cut)):
         parts.append(Group(*warnings))
     parts.extend(Group(*finding(x, width, everything=everything)) for x in answer.findings)
@@ -83,11 +85,6 @@ def page(answer: DiagnosisJson, width: int, *, everything: bool = False) -> Grou
     for part in parts:
         spaced += [part, Text("")]
     return Group(*spaced[:-1])
-
-
-def verdict(answer: DiagnosisJson) -> str:
-    """Return the one sentence that a person in a hurry reads."""
-    return printable(answer.verdict.text)
 
 
 def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
@@ -181,7 +178,7 @@ def _ranks(ranks: SeenRanksJson | None, width: int) -> Iterator[Text]:
 
 
 def finding(finding: FindingJson, width: int, *, everything: bool = False) -> Iterator[Text]:
-    """Yield a finding with its grounds, its place and its fix; everything: also what tools use."""
+    """Yield a finding with its place, its fix and its best evidence; everything: with all of it."""
     said = finding_text.of(finding)
     head = Text(f"{said.severity.upper():<7}", style=STYLES[said.severity])
     head.append(said.title, style="bold")
@@ -199,8 +196,8 @@ def finding(finding: FindingJson, width: int, *, everything: bool = False) -> It
         # A line that a terminal breaks is still one line when it is copied.
         for code in remedy.code.splitlines():
             yield Text(f"{_INDENT * 3}{code}", style="cyan", no_wrap=True, overflow="ignore")
-    for e in said.evidence:
-        yield _line(f"{e.name}: {e.value}  ({e.aged})", width)
+    for e in said.evidence if everything else said.evidence[:1]:
+        yield _line(f"{e.words}  ({e.aged})", width)
     if everything:
         yield _line(f"Documents: {', '.join(said.documents)}.  More: {said.more}", width)
     elif said.references:

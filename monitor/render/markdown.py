@@ -14,7 +14,7 @@ from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.budget import clock, in_order, share
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.findings import by_need, overhead, verdict
+from whyidle.monitor.render.findings import by_need, overhead
 from whyidle.monitor.render.places import Repository
 
 _MARKS: Final = {"high": "🔴", "medium": "🟠", "low": "🔵", "info": "⚪"}
@@ -30,7 +30,7 @@ def page(answer: DiagnosisJson, repository: Repository) -> str:
 
 def lines(answer: DiagnosisJson, repository: Repository) -> Iterator[str]:
     """Yield the verdict, where the time goes, and each finding behind a line that opens it."""
-    yield f"### whyidle: {plain(verdict(answer))}"
+    yield f"### whyidle: {plain(finding_text.one_line(answer.verdict))}"
     yield ""
     yield from _budget(answer)
     for finding in answer.findings:

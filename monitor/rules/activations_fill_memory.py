@@ -101,11 +101,11 @@ rule = Rule(
     documents=("D4 §4",),
     fixes={
         "jax": Fix(
-            "Compute them again in the backward pass: wrap each layer in jax.checkpoint.",
+            "Wrap each layer in jax.checkpoint, and take a larger batch.",
             "layer = jax.checkpoint(layer)",
         ),
         "pytorch": Fix(
-            "Compute them again in the backward pass, and take a larger batch.",
+            "Checkpoint each layer, and take a larger batch.",
             "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
         ),
     },

@@ -82,8 +82,8 @@ for rows in batches:
     train(rows, mask)""",
 )
 ON_GPU: Final = Fix(
-    "Leave the caching allocator on (unset PYTORCH_NO_CUDA_MEMORY_CACHING), give nothing back to "
-    "the driver inside the loop, and keep shapes the same from step to step.",
+    "Leave the caching allocator on, and do not empty it in the loop. Unset"
+    " PYTORCH_NO_CUDA_MEMORY_CACHING, and keep shapes the same from step to step.",
     """\
 for batch in batches:
     train(batch)  # no torch.cuda.empty_cache() in here
@@ -92,7 +92,7 @@ torch.cuda.empty_cache()  # once, after the training, if at all""",
 # A glibc before 2.35 refuses a high MALLOC_MMAP_THRESHOLD_, and XLA's threads free arenas of
 # their own whatever the other two say.
 BY_ALLOCATOR: Final = both(
-    "Let glibc keep what the framework's operators free, and keep that only if steps get faster.",
+    "Let glibc keep freed memory. Keep the setting only if steps get faster.",
     """\
 MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296 python train.py""",
 )

@@ -89,7 +89,7 @@ def detect(window: Window) -> Verdict:
         where=where,
         severity=None if gain else Severity.MEDIUM if is_much else Severity.LOW,
         confidence=Confidence.MEASURED if gain is None else Confidence.INFERRED,
-        title="A whole array is copied in each step, to change a part of it" if copies else None,
+        title="A whole array is copied in each step to change a part of it" if copies else None,
         frameworks=("jax",),
     )
 
@@ -129,8 +129,8 @@ rule = Rule(
     documents=("D4 §1",),
     fixes={
         "jax": Fix(
-            "Let the step overwrite what it replaces, and name every such argument: (0, 1) where "
-            "parameters and state of the optimizer come as two.",
+            "Donate the arguments that the step replaces. Name each of them: (0, 1) where"
+            " parameters and optimizer state are two arguments.",
             """\
 step = jax.jit(train_step, donate_argnums=(0,))
 state, loss = step(state, batch)  # the old state is gone""",

@@ -40,8 +40,8 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Save a tenth as often, and let a thread write a copy:"
-            " torch.distributed.checkpoint.async_save does both.",
+            "Save a tenth as often, and write in the background."
+            " torch.distributed.checkpoint.async_save copies the state and writes it in a thread.",
             """\
 # once: saver, saved = concurrent.futures.ThreadPoolExecutor(1), None
 if step % 1000 == 0:  # was: step % 100
@@ -52,8 +52,9 @@ if step % 1000 == 0:  # was: step % 100
     saved = saver.submit(torch.save, state, "latest.pt")""",
         ),
         "jax": Fix(
-            "Save a tenth as often, and let a thread write a copy: orbax's CheckpointManager does"
-            " both, unless enable_async_checkpointing is off.",
+            "Save a tenth as often, and write in the background. Orbax's CheckpointManager"
+            " copies the state and writes it in a thread, unless enable_async_checkpointing is"
+            " off.",
             """\
 # once: saver, saved = concurrent.futures.ThreadPoolExecutor(1), None
 if step % 1000 == 0:  # was: step % 100

@@ -95,8 +95,8 @@ rule = Rule(
     title="The GPU lowers its clocks",
     documents=("beyond the documents",),
     fixes=both(
-        "See which reason it is with nvidia-smi -q -d PERFORMANCE: cool it better, look at its"
-        " power supply, or raise its cap with nvidia-smi -pl WATTS."
+        "Find the reason with nvidia-smi -q -d PERFORMANCE. Then cool the GPU better, check its"
+        " power supply, or raise its power cap with nvidia-smi -pl WATTS."
     ),
     detect=detect,
 )

@@ -61,7 +61,7 @@ rule = Rule(
     kind=Kind.INFORMATION,
     fixes={
         "jax": Fix(
-            "Keep compiled programs in a folder that stays, before anything is compiled.",
+            "Set a folder for compiled programs before anything is compiled.",
             'jax.config.update("jax_compilation_cache_dir", "/var/tmp/jax_cache")',
         ),
     },

@@ -35,7 +35,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._settings import finding, is_known, switched_on
 from whyidle.monitor.signals.window import Window
 
-ADVICE: Final = "Set it back, and compare the time of a step."
+ADVICE: Final = "Set it back, and compare step times."
 
 
 def detect(window: Window) -> Verdict:

@@ -101,14 +101,15 @@ rule = Rule(
     documents=("D1 核心机制", "D1 性能验证"),
     fixes={
         "jax": Fix(
-            'Install the build with CUDA: pip install -U "jax[cuda13]". Then let the job say so.',
+            'Install the CUDA build: pip install -U "jax[cuda13]". Then have the job check its'
+            " backend.",
             """\
 backend = jax.default_backend()
 if backend == "cpu":
     print("JAX found no GPU:", jax.devices())""",
         ),
         "pytorch": Fix(
-            "Move the model, and each batch, to the GPU.",
+            "Move the model and each batch to the GPU.",
             """\
 device = "cuda" if torch.cuda.is_available() else "cpu"
 model = model.to(device)
@@ -116,7 +117,7 @@ for x, y in batches:
     loss = loss_of(model(x.to(device)), y.to(device))""",
         ),
         "tensorflow": Fix(
-            "See whether TensorFlow finds the GPU; if not, install tensorflow[and-cuda].",
+            "Install tensorflow[and-cuda] if TensorFlow finds no GPU.",
             'assert tf.config.list_physical_devices("GPU")',
         ),
     },

@@ -76,8 +76,9 @@ _ASKS: Final = re.compile(
 )
 EVERY: Final[tuple[Framework, ...]] = ("pytorch", "jax", "tensorflow")
 OWN_CORES: Final = Fix(
-    "Give the job cores of its own: taskset -c 0-7 for a start, cpuset.cpus of its cgroup, "
-    "--cpus-per-task under SLURM; or let one of the jobs move. Fewer threads would not help.",
+    "Give the job its own cores, or move one of the jobs. To reserve cores: taskset -c 0-7 for"
+    " a start, cpuset.cpus of its cgroup, or --cpus-per-task under Slurm. Fewer threads would"
+    " not help.",
 )
 
 
@@ -145,24 +146,26 @@ def _cures(window: Window, *, is_limited: bool) -> dict[Framework, Fix]:
     said, code = [], []
     has = job.facts.get("torch", {}).get("num_threads")
     if not isinstance(has, int) or has > each or _asking(window):
-        fewer = f"Give it no more threads than cores: OMP_NUM_THREADS={each} MKL_NUM_THREADS={each}"
+        fewer = f"OMP_NUM_THREADS={each} MKL_NUM_THREADS={each}"
         said.append(f"{fewer} for each of the {processes} processes" if processes > 1 else fewer)
         code.append(f"torch.set_num_threads({each})")
     # Of two on two cores, which the steps waited for, one did less: 8.5 steps a second became 6.1,
     # and 10.6 with one thread of PyTorch's beside both.
     waits = 0.0 if window.host is None else window.host.share(HostClass.LOADER)
     if workers > beside and waits < LEAST_WAIT:
-        said.append(f"num_workers={beside}" if said else f"Start fewer: num_workers={beside}")
+        said.append(f"num_workers={beside}")
         code.append(f"loader = DataLoader(dataset, batch_size=batch_size, num_workers={beside})")
-    words, wanted = f"{', and '.join(said)}." if said else "", wanted_by(job)
-    raised = " Or raise the CPU limit." if is_limited else ""
+    words = (
+        f"Run no more threads and workers than cores. Set {', and '.join(said)}." if said else ""
+    )
+    wanted, raised = wanted_by(job), " Or raise the CPU limit." if is_limited else ""
     if is_limited and wanted is not None:
         needs = math.ceil(min(wanted.value, job.means.get(m.HOST_CORES, math.inf)))
         raised = (
             f" Or raise the CPU limit to {needs} cores: resources.limits.cpu: {needs} in"
             f" Kubernetes, --cpus={needs} for Docker, CPUQuota={100 * needs}% in systemd."
         )
-    others = f"Run fewer threads and processes beside the main thread.{raised}"
+    others = f"Run fewer threads and processes next to the main thread.{raised}"
     cures: dict[Framework, Fix] = {
         "jax": Fix(others),
         "tensorflow": Fix(
@@ -186,7 +189,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Raise the CPU limit, or ask for no more than it allows.",
+            "Raise the CPU limit, or use no more than it allows.",
             """\
 cores = len(os.sched_getaffinity(0))
 torch.set_num_threads(max(1, cores // 2))
@@ -198,7 +201,7 @@ loader = DataLoader(dataset, batch_size=64, num_workers=max(1, cores - 1))""",
 cores = len(os.sched_getaffinity(0))
 pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, cores - 1))""",
         ),
-        "tensorflow": Fix("Raise the CPU limit, or ask for no more threads than it allows."),
+        "tensorflow": Fix("Raise the CPU limit, or run no more threads than it allows."),
     },
     detect=detect,
 )

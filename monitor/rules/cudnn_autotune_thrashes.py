@@ -81,7 +81,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Switch it off, or pad to a few sizes and drop the last, smaller batch.",
+            "Turn it off, or pad inputs to a few sizes. Drop the last, smaller batch.",
             "torch.backends.cudnn.benchmark = False",
         ),
     },

@@ -136,7 +136,7 @@ rule = Rule(
     documents=("D3 §1", "D5"),
     fixes={
         "pytorch": Fix(
-            "One process for each GPU, started with: torchrun --nproc-per-node=gpu train.py.",
+            "Start one process per GPU: torchrun --nproc-per-node=gpu train.py.",
             """\
 torch.distributed.init_process_group()
 device = torch.device("cpu")

@@ -48,7 +48,9 @@ from whyidle.monitor.signals.window import Window
 COUNTED: Final = frozenset(
     {"anomaly_detection", "debug_nans", "debug_infs", "disable_jit", "own_profiler"}
 )
-ADVICE: Final = "Leave it off; on for a few steps, from a checkpoint, when a loss is no number."
+ADVICE: Final = (
+    "Turn it off. To find where a loss becomes NaN, turn it on for a few steps from a checkpoint."
+)
 # One stack kept: 35 us at the top of a program, 5 us more for each call that it lies under; 20 are
 # many. One for each operation that is differentiated, whose gradient is then looked through.
 STACK_S: Final = (35e-6, 135e-6)
@@ -99,8 +101,7 @@ rule = Rule(
             "torch.autograd.set_detect_anomaly(False)",
         ),
         "jax": Fix(
-            f"{ADVICE} The variables JAX_DEBUG_NANS, JAX_DEBUG_INFS and JAX_DISABLE_JIT set them,"
-            " too.",
+            f"{ADVICE} The variables JAX_DEBUG_NANS, JAX_DEBUG_INFS, JAX_DISABLE_JIT set it too.",
             """\
 jax.config.update("jax_debug_nans", False)
 jax.config.update("jax_debug_infs", False)

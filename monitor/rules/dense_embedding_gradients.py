@@ -129,7 +129,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "sparse=True where the embedding is made; SparseAdam for it in place of Adam.",
+            "Make the embedding with sparse=True, and train it with SparseAdam.",
             """\
 table = torch.nn.Embedding(rows, width, sparse=True)
 of_table = torch.optim.SparseAdam(table.parameters(), lr=1e-3)

@@ -104,13 +104,13 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Make model and batches float32, once, where they are made.",
+            "Make the model and the batches float32 where they are created.",
             """\
 model = model.float()
 data = torch.from_numpy(array).float()  # NumPy makes float64""",
         ),
         "jax": Fix(
-            "Leave 64 bits off, and bring the data in as float32.",
+            "Leave jax_enable_x64 off, and load the data as float32.",
             """\
 jax.config.update("jax_enable_x64", False)
 data = jax.device_put(array.astype("float32"))  # NumPy makes float64""",

@@ -57,9 +57,9 @@ BOUND: Final = 0.8
 # time or more nothing did: compiled they were slower.
 FUSED_LEAST, FUSED_MOST = 0.35, 0.85
 MORE_AT_ONCE: Final = Fix(
-    "Compute more at once: pad sequences and stack them into a batch, or step several environments"
-    " side by side. Compile only what is called once a step with shapes that stay the same: a model"
-    " once for each letter of a name is slower compiled.",
+    "Compute more per call: stack sequences or environments into a batch. Pad sequences first."
+    " Compile only what is called once a step with shapes that stay the same: a model that is"
+    " called for each letter of a name gets slower.",
 )
 _COMPILED: Final = r"Torch-Compiled Region.*|CompiledFunction|## Call CompiledFxGraph.*"
 
@@ -135,7 +135,7 @@ rule = Rule(
     documents=("D5",),
     fixes={
         "pytorch": Fix(
-            "Compile the model; on a GPU into CUDA graphs.",
+            "Compile the model, on a GPU into CUDA graphs.",
             'model.compile(mode="reduce-overhead" if torch.cuda.is_available() else None)',
         ),
     },

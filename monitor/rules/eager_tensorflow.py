@@ -46,7 +46,7 @@ from whyidle.monitor.signals.window import Window
 _GRAPH: Final = "/tensorflow/python/eager/execute.py"
 _SWITCHES: Final = re.compile(r"run_eagerly|run_functions_eagerly")
 SWITCHED_OFF: Final = Fix(
-    "Switch it off: while it is on no tf.function is a graph.",
+    "Turn it off: while it is on, no tf.function is a graph.",
     "tf.config.run_functions_eagerly(False)",
 )
 

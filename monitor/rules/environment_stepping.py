@@ -56,13 +56,13 @@ _ACTS: Final = frozenset(
     }
 )
 _MANY: Final = (
-    "Many are stepped in one call already: let them run in another process while the device"
-    " learns, put their formulas into numba or jax.jit, or give them more cores."
+    "Step them in another process while the device learns. Many are already stepped in one"
+    " call; numba or jax.jit for their formulas, or more cores, make that call faster."
 )
 
 _ONE: Final = (
-    "The program rules out more than one environment, at {}:{}: first its loop and its buffer have"
-    " to take several. As it is, let a thread step the environment while the device learns."
+    "Step the environment in a thread while the device learns. The program rules out more than"
+    " one environment, at {}:{}: its loop and its buffer would have to take several first."
 )
 
 
@@ -131,8 +131,9 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Step many in one call, and ask the policy once for all: AsyncVectorEnv, SubprocVecEnv,"
-            " or arrays with a row for each; longer rollouts for each update.",
+            "Step many environments per call, and ask the policy once for all. Use"
+            " AsyncVectorEnv, SubprocVecEnv, or arrays with a row for each, and longer rollouts"
+            " for each update.",
             """\
 envs = gymnasium.vector.AsyncVectorEnv([make_env] * 16)  # a process each
 observations, _ = envs.reset()
@@ -142,8 +143,8 @@ for _ in range(rollout):
     observations, rewards, ended, cut, _ = envs.step(actions.cpu().numpy())""",
         ),
         "jax": Fix(
-            "Write the environment in jax.numpy, and let vmap and scan play many on the device;"
-            " where that cannot be, AsyncVectorEnv or SubprocVecEnv.",
+            "Write the environment in jax.numpy, and run many with vmap and scan. Where that is"
+            " not possible, use AsyncVectorEnv or SubprocVecEnv.",
             """\
 def play(states, key):
     actions = policy(params, states)

@@ -64,12 +64,12 @@ BACKWARD: Final = 2 / 3
 BETWEEN_TWO: Final = frozenset({"SendRecv", "Send", "Recv", "CollectivePermute"})
 # Gradients are not what such devices wait for: larger buckets would change nothing.
 _MORE: Final = (
-    "Of a pipeline: cut each batch into more parts, four for each stage or more, and give the "
-    "stages equal work. Of experts: put those that talk most on the fastest links."
+    "In a pipeline, cut each batch into four parts per stage or more. Give the stages equal"
+    " work. With experts, put those that talk most on the fastest links."
 )
 _LESS_OFTEN: Final = (
-    "Exchange the gradients of four batches at once, or give each rank a batch four times as large."
-    " The learning rate may have to follow."
+    "Exchange gradients every four batches, or make batches 4x as large. The learning rate may"
+    " have to change with it."
 )
 OF_CPUS: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
@@ -160,7 +160,7 @@ rule = Rule(
     documents=("D3 trap 3", "D4 §6", "D5"),
     fixes={
         "pytorch": Fix(
-            "Let the exchange overlap the backward pass, in large buckets, and do it less often.",
+            "Overlap the exchange with the backward pass, and do it less often. Use large buckets.",
             """\
 model = DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=50)
 for number, (x, y) in enumerate(batches, start=1):
@@ -172,7 +172,7 @@ for number, (x, y) in enumerate(batches, start=1):
         optimizer.zero_grad()""",
         ),
         "jax": Fix(
-            "Let XLA put the exchange behind computing, and give each device a larger batch.",
+            "Let XLA overlap the exchange with compute, and use larger batches.",
             """\
 options = {"xla_gpu_enable_latency_hiding_scheduler": True}
 step = jax.jit(step, donate_argnums=(0,), compiler_options=options)""",

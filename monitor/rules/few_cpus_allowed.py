@@ -79,9 +79,9 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain,
         (
+            Evidence.of("threads that want a core", job.measure(wanted, "count", "procfs")),
             Evidence.of("cores that it may use", mask),
             Evidence.of("cores of the machine", there),
-            Evidence.of("threads that want a core", job.measure(wanted, "count", "procfs")),
             Evidence.of("cores free elsewhere", job.measure(free, "cores", "procfs")),
         ),
         slice=Slice.IDLE_DISPATCH if window.device == "gpu" and gain else None,
@@ -108,9 +108,9 @@ def _words(window: Window, mask: float, there: float, wanted: float) -> str:
     needs = min(max(int(mask) + 1, round(wanted)), int(there))
     pid = "PID" if window.job.pid is None else window.job.pid
     return (
-        f"Give it {needs} cores: --cpus-per-task={needs} for sbatch and srun (--cpu-bind=none where"
-        f" srun alone narrows it), --cpuset-cpus=0-{needs - 1} for Docker; at once:"
-        f" taskset -apc 0-{int(there) - 1} {pid}. Or ask for no more than it has:"
+        f"Give it {needs} cores. For sbatch, srun: --cpus-per-task={needs} (--cpu-bind=none where"
+        f" srun alone narrows it); for Docker: --cpuset-cpus=0-{needs - 1}; at once:"
+        f" taskset -apc 0-{int(there) - 1} {pid}. Or use no more than it has:"
         f" OMP_NUM_THREADS={mask:.0f} num_workers={mask:.0f}."
     )
 
@@ -118,6 +118,6 @@ def _words(window: Window, mask: float, there: float, wanted: float) -> str:
 rule = Rule(
     title="The job may use only some of the cores, and these are full",
     documents=("beyond the documents",),
-    fixes=both("Widen the mask, or run no more threads than it has.", CODE),
+    fixes=both("Widen the CPU mask, or run no more threads than it has cores.", CODE),
     detect=detect,
 )

@@ -184,7 +184,8 @@ rule = Rule(
     documents=("D4 §7",),
     fixes={
         "jax": Fix(
-            "Ask for the loss and its gradient at once, and for whatever else you print beside it.",
+            "Compute the loss and its gradient in one call. Return what else you print from"
+            " that call too.",
             """\
 @jax.jit
 def loss_and_gradient(params, x, y):
@@ -192,8 +193,8 @@ def loss_and_gradient(params, x, y):
     return value, accuracy, gradient""",
         ),
         "pytorch": Fix(
-            "Keep the output that the loss is made of, for whatever you print beside it; what has"
-            " to be asked after the update is enough every hundred steps.",
+            "Reuse the output that the loss is computed from. What has to be computed after the"
+            " update is enough every hundred steps.",
             """\
 out = model(x)
 loss = criterion(out, y)

@@ -69,12 +69,12 @@ rule = Rule(
     documents=("D3 trap 2",),
     fixes={
         "pytorch": Fix(
-            "Let segments grow: set PYTORCH_ALLOC_CONF=expandable_segments:True (older name: "
-            "PYTORCH_CUDA_ALLOC_CONF) before the job starts, and pad batches to a few lengths.",
+            "Start it with PYTORCH_ALLOC_CONF=expandable_segments:True. The older name is"
+            " PYTORCH_CUDA_ALLOC_CONF. Pad batches to a few lengths.",
         ),
         "jax": Fix(
-            "Leave preallocation on and give it more with XLA_CLIENT_MEM_FRACTION=0.9; keep "
-            "fewer temporaries, and shard what is large.",
+            "Leave preallocation on, with XLA_CLIENT_MEM_FRACTION=0.9. Keep fewer temporaries,"
+            " and shard what is large.",
         ),
     },
     detect=detect,

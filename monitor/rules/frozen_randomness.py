@@ -69,7 +69,7 @@ rule = Rule(
     documents=("D4 summary",),
     fixes={
         "jax": Fix(
-            "Draw with jax.random, from a key that is split outside of the step.",
+            "Draw with jax.random, from a key that is split outside the step.",
             """\
 @jax.jit
 def step(params, x, key):

@@ -126,7 +126,7 @@ rule = Rule(
     documents=("D2 §1",),
     fixes={
         **both(
-            "Freeze what is alive after set-up, and collect seldom.",
+            "Call gc.freeze() after set-up, and collect rarely.",
             """\
 gc.collect()
 gc.freeze()  # once, when data and model are there: not looked at again
@@ -137,7 +137,7 @@ for step, batch in enumerate(batches):
         gc.collect()""",
         ),
         "flux": Fix(
-            "Collect the young objects every few steps, and all of them seldom.",
+            "Collect young objects every few steps, and all objects rarely.",
             """\
 for (step, batch) in enumerate(batches)
     train(batch)

@@ -61,7 +61,7 @@ rule = Rule(
     title="Another thread holds the GIL that the training needs",
     documents=("beyond the documents",),
     fixes=both(
-        "Give that work to a process of its own, which has a lock of its own.",
+        "Move that work to a separate process, which has its own lock.",
         """\
 worker = multiprocessing.get_context("spawn").Process(target=prepare, args=(queue,), daemon=True)
 worker.start()  # not: threading.Thread(target=prepare, ...)""",

@@ -35,20 +35,24 @@ from whyidle.monitor.rules import Kind, Rule, both
 from whyidle.monitor.signals.window import Window
 
 PROGRAM = (
-    "It is most likely the program's: run it under compute-sanitizer, and look at custom kernels."
+    "Most likely a bug of the program: run it under compute-sanitizer, and look at custom kernels."
 )
 RESET = (
-    "Stop what uses the GPU and reset it: nvidia-smi --gpu-reset -i N. If it comes back: the maker."
+    "Stop what uses the GPU and reset it: nvidia-smi --gpu-reset -i N. If the error returns,"
+    " ask the maker."
 )
 RESTART = "Restart the job from its last checkpoint."
-REBOOT = "Restart the machine. If it comes back: check power, cooling, the slot, then the maker."
-FIRST = "Look in dmesg for the error before it: this one follows."
+REBOOT = (
+    "Restart the machine. If the error returns, check power, cooling and the slot,"
+    " then ask the maker."
+)
+FIRST = "Look in dmesg for the error before it: this one is a consequence."
 # NVIDIA's XID catalogue: what it says, and what it wants done first.
 MEANINGS: Final[dict[int, tuple[str, str]]] = {
     13: ("a kernel did what is not allowed", PROGRAM),
     31: ("a kernel read or wrote outside of its memory", PROGRAM),
     43: ("the GPU stopped the work of a program", FIRST),
-    45: ("work was cleared away after an error or a kill", FIRST),
+    45: ("work was cleaned up after an error or a kill", FIRST),
     48: ("its memory has an error that cannot be corrected", RESET),
     61: ("its microcontroller stopped", RESET),
     62: ("its microcontroller halted", RESET),
@@ -92,7 +96,7 @@ def detect(window: Window) -> Verdict:
     code, number = worst.get("code"), ""
     meaning, then = UNKNOWN
     if code is None:
-        meaning, then = "it is lost, the driver no longer reaches it", REBOOT
+        meaning, then = "it is lost: the driver no longer reaches it", REBOOT
     elif isinstance(code, int):
         (meaning, then), number = MEANINGS.get(code, UNKNOWN), f" (XID {code})"
     said = dict.fromkeys(str(error.get("text", "")) for error in errors)
@@ -122,7 +126,7 @@ def _is_mine(window: Window, error: Mapping[str, Any]) -> bool:
 rule = Rule(
     title="A GPU reported an error",
     documents=("beyond the documents",),
-    fixes=both("Save a checkpoint if the job still answers, then do what the error asks for."),
+    fixes=both("Save a checkpoint if you can, then do what the error calls for."),
     detect=detect,
     kind=Kind.ERROR,
 )

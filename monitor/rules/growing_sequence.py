@@ -85,9 +85,9 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Keep keys and values in buffers of a fixed length, give the model one token, and"
-            ' compile that step. In transformers: generate(cache_implementation="static"), for'
-            " many prompts at once.",
+            "Cache keys and values in fixed-length buffers, one token per call. Compile that"
+            ' step. In transformers: generate(cache_implementation="static"), for many prompts'
+            " at once.",
             """\
 keys = torch.zeros(batch, heads, longest, width)  # once, for each layer; the same for values
 keys[:, :, at : at + 1] = new_keys  # not: torch.cat([keys, new_keys], 2)
@@ -95,8 +95,8 @@ scores = query @ keys.transpose(2, 3)
 scores = scores.masked_fill(torch.arange(longest) > at, -torch.inf)""",
         ),
         "jax": Fix(
-            "Keep keys and values in arrays of a fixed length, and scan over the tokens under jit:"
-            " one shape, one program.",
+            "Cache keys and values in fixed-length arrays, and scan the tokens. Under jit that"
+            " is one shape and one program.",
             """\
 def next_token(carry, at):
     keys, token = carry

@@ -173,8 +173,8 @@ rule = Rule(
     title="The job's own code on the host takes the time",
     documents=("beyond the documents",),
     fixes=both(
-        "Do it less often, in a thread or process of its own, or with arrays at once. The gain is"
-        " what comes back if it cost nothing.",
+        "Do it less often, in a separate process, or on whole arrays. The gain is what you"
+        " would recover if it cost nothing.",
         """\
 if step % 100 == 0:
     background.submit(report, step)  # concurrent.futures.ThreadPoolExecutor(1)""",

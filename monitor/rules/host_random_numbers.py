@@ -48,13 +48,13 @@ OF_JAX_LEAST, OF_JAX_MOST = 0.0, 0.5
 ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST = 0.9, 0.99
 # A GPU draws them in no time.
 OF_GPU: Final = (ONE_BY_ONE_LEAST, 1.0)
-DEQUE: Final = "Samples are drawn of a deque, which goes through its places for each"
+DEQUE: Final = "Samples are drawn from a deque, which is slow to index"
 # Of 128 samples of a deque of 10,000 places a list gives 0.26 back, of 100,000 0.58, of a million
 # 0.9 (``benchmarks/unit_costs.py``); of fewer places the drawing itself takes the time.
 OF_DEQUE_LEAST, OF_DEQUE_MOST = 0.2, 1.0
 OF_A_DEQUE: Final = Fix(
-    "Keep what samples are drawn of in a list, and write over the oldest: a deque goes through its"
-    " places to find each of them.",
+    "Keep the samples in a list, and overwrite the oldest. A deque walks through its places to"
+    " find each of them.",
     """\
 class Memory:
     def __init__(self, most):
@@ -126,7 +126,7 @@ rule = Rule(
             "noise = torch.randn(x.shape, device=x.device, dtype=x.dtype)",
         ),
         "jax": Fix(
-            "Draw them in the compiled step, with a key that was derived outside.",
+            "Draw them in the compiled step, with a key derived outside it.",
             """\
 @jax.jit
 def step(params, x, key):

@@ -169,7 +169,7 @@ rule = Rule(
     documents=("D1 §1",),
     fixes={
         "jax": Fix(
-            "Put the data on the device once, before the loop, and cut the batches out there.",
+            "Put the data on the device once, before the loop. Cut the batches out there.",
             """\
 images, labels = jax.device_put((images, labels))  # once
 for first in range(0, len(images), batch):

@@ -46,8 +46,8 @@ from whyidle.monitor.traces.causes import MEANING, Cause
 SCALES_LEAST: Final = 0.6
 # All take part already: there is no batch to divide.
 HOST_FIRST: Final = Fix(
-    "Find what the host does meanwhile, and cure that: trace it with Python's frames, and give "
-    "each launch more to do. Dividing the batch further helps nothing.",
+    "Find what the host does meanwhile, and fix that. Trace it with Python's frames, and give"
+    " each launch more to do. Splitting the batch further does not help.",
 )
 
 
@@ -95,7 +95,7 @@ def _unused(window: Window, there: int, used: int, trace: Traced | None) -> Foun
     if on_cpu and faster * SCALES_LEAST < 1:
         # More devices on the same cores may well be slower: the program is only not made for more.
         severity = Severity.INFO
-        title += ", and takes the cores that play them"
+        title += ", using the cores of all"
     elif compute is not None:
         # What comes back where that divides among all devices which each takes on a thread or
         # stream of its own, and nothing else does.
@@ -158,7 +158,7 @@ rule = Rule(
     documents=("D1 §2", "D3", "D4 §5-6", "D5"),
     fixes={
         "jax": Fix(
-            "Divide the batch among all devices, and keep the parameters on each.",
+            "Split the batch across all devices, and keep the parameters on each.",
             """\
 axes = (jax.sharding.AxisType.Auto,)
 mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=axes)
@@ -169,7 +169,7 @@ for batch in batches:
     params = step(params, jax.device_put(batch, divided))""",
         ),
         "pytorch": Fix(
-            "One process for each GPU, started with: torchrun --nproc-per-node=gpu train.py.",
+            "Start one process per GPU: torchrun --nproc-per-node=gpu train.py.",
             """\
 torch.distributed.init_process_group()
 device = torch.device("cpu")
@@ -179,7 +179,7 @@ model = DistributedDataParallel(model.to(device))
 loader = DataLoader(dataset, batch_size=64, sampler=DistributedSampler(dataset))""",
         ),
         "tensorflow": Fix(
-            "Build the model in the scope of a strategy that mirrors it.",
+            "Build the model in the scope of a MirroredStrategy.",
             """\
 with tf.distribute.MirroredStrategy().scope():
     model = build_model()""",

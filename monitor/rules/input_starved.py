@@ -96,14 +96,14 @@ LEAST_OF_LOOKS: Final = 0.05
 LEAST_OF_GRAPH: Final = 0.15
 # Where all cores work no more workers help.
 CHEAPER: Final = both(
-    "Do less for each sample: keep what does not change between epochs, store it as it is"
-    " needed, and leave to the step what can be done for a whole batch.",
+    "Do less per sample: keep what does not change between epochs. Store it in the form that is"
+    " needed, and do in the step what can be done for a whole batch.",
     """\
 @functools.cache
 def prepared(index):
     return prepare(read(index))""",
 )
-COMPETES: Final = "Loading takes the cores that the step computes on"
+COMPETES: Final = "Data loading takes the cores that the step computes on"
 _GENERATES: Final = re.compile(r"\bfrom_generator\(")
 
 
@@ -278,7 +278,7 @@ def _of_loader(window: Window, waits: Measure) -> Verdict:
     if waits.value < LEAST_OF_LOOKS:
         return None
     # No more workers fit: what a cheaper sample would give back is not known.
-    title = "Loading fills all cores, and the device still waits"
+    title = "Data loading fills all cores, and the device still waits"
     return Found(None, evidence, where, Slice.IDLE_INPUT, Severity.LOW, title)
 
 
@@ -337,7 +337,7 @@ rule = Rule(
     documents=("D2 §4", "D5"),
     fixes={
         "pytorch": Fix(
-            "Load batches in worker processes that stay alive, one for each core.",
+            "Load with worker processes that stay alive, one per core.",
             """\
 loader = DataLoader(
     dataset,
@@ -349,7 +349,7 @@ loader = DataLoader(
 )""",
         ),
         "jax": Fix(
-            "Read the next batches in threads, and put them on the device ahead of their use.",
+            "Read the next batches in threads, and copy them to the device early.",
             """\
 def ahead(read, orders, workers=2, size=4):
     def fetch(rows):
@@ -365,8 +365,9 @@ def ahead(read, orders, workers=2, size=4):
             yield waiting.popleft().result()""",
         ),
         "flux": Fix(
-            "Load in parallel (DataLoader(data; batchsize, parallel=true), Julia started with"
-            " --threads), and iterate over CuIterator(loader): the loader alone moves nothing."
+            "Load in parallel, and iterate over CuIterator(loader). Use DataLoader(data;"
+            " batchsize, parallel=true), with Julia started with --threads; the loader alone"
+            " moves nothing to the device."
         ),
         "tensorflow": IN_ORDER,
     },

@@ -105,9 +105,9 @@ def detect(window: Window) -> Verdict:
     # Whom it waits for, where that stands, too; and who has Python's lock, while all wait for it.
     by_workers = cause is Awaited.LOADER and bool(still.helpers)
     order = (*still.helpers, *first) if by_workers else (*first, *still.helpers)
-    who = _name(order[0]) if len(still.stands) > 1 else "it"
+    who = _name(order[0]) if len(still.stands) > 1 else "the job"
     if by_workers:
-        who = "a worker of its loader"
+        who = "a loader worker"
     lines: list[SourceLine | CodeLine] = []
     if cause is Awaited.GIL:
         lines += window.job.holders.lines()
@@ -118,7 +118,7 @@ def detect(window: Window) -> Verdict:
         where=own(Place(line.file, line.line, line.function) for line in lines),
         severity=_severity(window, still, list(what.values()), cause),
         confidence=Confidence.MEASURED if still.stepped else Confidence.INFERRED,
-        title=f"The job is stuck: {_comes(still, behind) or f'{who} {what[order[0]]}'}",
+        title=f"Stuck: {_comes(still, behind) or f'{who} {what[order[0]]}'}",
         fixes=both(f"{_WAY_OUT[cause]} {_LOOK}", _CODE),
         takes=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
     )
@@ -137,8 +137,8 @@ def _of_stopped(window: Window, stopped: Stopped) -> Found:
             Evidence("stopped", f"process {pids.replace(' ', ', ')}", "", "procfs", job.age_s),
         ),
         severity=Severity.HIGH,
-        title=f"{who} is stopped, and goes on only when somebody lets it",
-        fixes=both(f"Let it go on: kill -CONT {pids}"),
+        title=f"{who} is stopped until someone resumes it",
+        fixes=both(f"Resume it: kill -CONT {pids}"),
         takes=min(1.0, stopped.seconds / job.seconds) if job.seconds else None,
     )
 
@@ -227,7 +227,7 @@ def _words(
                 yield _name(each), f"{what[each]} at {_short(each.line)}"
     for each in still.stands:
         if each.collective is not None:
-            yield f"{_name(each)} began last", each.collective.words
+            yield f"{_name(each)} started last", each.collective.words
     for rank, why in still.silent.items():
         yield f"rank {rank} does not answer", why
 
@@ -251,8 +251,8 @@ def _comes(still: Standstill, behind: Sequence[Stand]) -> str | None:
     assert missed is not None  # noqa: S101  it is behind in one
     has = "has" if len(behind) == 1 else "have"
     if any(other.collective and other.collective.number == missed.number for other in others):
-        return f"{names} {has} not started {missed.words}, in which the others wait"
-    return f"{names} {has} begun nothing after {missed.words}"
+        return f"{names} {has} not started {missed.called}"
+    return f"{names} {has} started nothing after {missed.called}"
 
 
 def _name(stand: Stand) -> str:
@@ -264,28 +264,30 @@ def _short(line: SourceLine | CodeLine) -> str:
 
 
 _WAY_OUT: Final[dict[Awaited, str]] = {
-    Awaited.RANKS: "Look for the rank that is not at this line: it left the loop, took another "
-    "branch, has fewer batches, or has ended. All ranks must make the same calls in one order.",
-    Awaited.LOADER: "Look at what the loader's workers are at: a file system or service that does "
-    "not answer, a lock that was held as they were forked, or too little shared memory; give the "
-    "loader a timeout.",
-    Awaited.SAVING: "Look at the file system or service that is written to, and save in a thread "
-    "of its own.",
-    Awaited.INPUT: "Look at whoever should send: whether it lives, and what it waits for; give the "
-    "read a timeout.",
-    Awaited.LOCK: "Look for the thread that holds the lock or should fill the queue: it may have "
-    "ended with an exception. Take locks in a with block, in one order, and give waits a timeout.",
-    Awaited.CLIENTS: "Look at whoever should ask: whether it lives, and where it sends requests.",
-    Awaited.SIGNAL: "Look at whoever should send the signal, and whether it came before the wait.",
-    Awaited.PERSON: "Answer it, or take the question out of a job that runs unattended.",
-    Awaited.GIL: "Look for code in C that waits without letting go of Python's lock: an extension, "
-    "a library called through ctypes.PyDLL. Py_BEGIN_ALLOW_THREADS, py::gil_scoped_release let go.",
-    Awaited.SLEEP: "Look at what it waits for between the sleeps: whoever should bring it may be "
-    "gone; give the loop an end.",
-    Awaited.DEVICE: "Look for errors of the GPU in dmesg, and for a kernel that does not end.",
+    Awaited.RANKS: "Find the rank that is not at this line. It left the loop, took another"
+    " branch, has fewer batches, or has ended. All ranks must make the same calls"
+    " in the same order.",
+    Awaited.LOADER: "Look at what the loader's workers wait for. It may be a file system or"
+    " service that does not answer, a lock that was held when they were forked,"
+    " or too little shared memory. Give the loader a timeout.",
+    Awaited.SAVING: "Check the file system or service it writes to. Save in a separate thread.",
+    Awaited.INPUT: "Check that the sender is alive, and give the read a timeout. See what the"
+    " sender waits for.",
+    Awaited.LOCK: "Find the thread that holds the lock or should fill the queue. It may have"
+    " ended with an exception. Take locks in a with block, in the same order, and"
+    " give waits a timeout.",
+    Awaited.CLIENTS: "Check that the clients are alive, and where they send requests.",
+    Awaited.SIGNAL: "Find what should send the signal. It may have come before the wait.",
+    Awaited.PERSON: "Answer it, or remove the question from a job that runs unattended.",
+    Awaited.GIL: "Find C code that waits without releasing Python's lock. It may be an"
+    " extension, or a library called through ctypes.PyDLL. Py_BEGIN_ALLOW_THREADS"
+    " and py::gil_scoped_release release it.",
+    Awaited.SLEEP: "Look at what it waits for between the sleeps. What should bring it may be"
+    " gone. Give the loop an end.",
+    Awaited.DEVICE: "Look for GPU errors in dmesg, and for a kernel that does not end.",
     Awaited.UNKNOWN: "Look at what this line waits for, and give it a timeout.",
 }
-_LOOK: Final = "To see each thread of the next run when it stands, print them every ten minutes."
+_LOOK: Final = "To see what each thread does next time, print their stacks every ten minutes."
 _CODE: Final = """\
 import faulthandler
 faulthandler.dump_traceback_later(600, repeat=True)"""
@@ -293,7 +295,7 @@ faulthandler.dump_traceback_later(600, repeat=True)"""
 rule = Rule(
     title="The job is stuck",
     documents=("beyond the documents",),
-    fixes=both(f"Look at who should have let this line go on. {_LOOK}", _CODE),
+    fixes=both(f"Find what should have let this line continue. {_LOOK}", _CODE),
     detect=detect,
     kind=Kind.ERROR,
 )

@@ -149,7 +149,7 @@ rule = Rule(
     documents=("D4 summary",),
     fixes={
         "jax": Fix(
-            "Return what you want to know of the array, computed in the step.",
+            "Compute in the step what you need from the array, and return that.",
             """\
 @jax.jit
 def step(params, x, y):
@@ -158,7 +158,7 @@ def step(params, x, y):
     return update(params, slope), loss, hits  # two numbers, no logits""",
         ),
         "pytorch": Fix(
-            "Reduce the tensor where it is, and look at whole ones now and then.",
+            "Reduce tensors on the device, and read whole ones now and then.",
             """\
 hits += (logits.argmax(-1) == y).sum()  # stays on the device
 if number % 100 == 0:

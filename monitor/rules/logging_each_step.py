@@ -55,8 +55,8 @@ if step % 100 == 0:
     log.write(json.dumps(entry) + "\\n")
     total = 0.0"""
 _TEXT: Final = (
-    "Log every hundredth step, what is between as a mean, and let the file buffer: no flush, no"
-    " fsync."
+    "Log every hundredth step, with the mean of the steps between. Let the file buffer: no"
+    " flush, no fsync."
 )
 
 rule = Rule(

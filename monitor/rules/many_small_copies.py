@@ -171,11 +171,11 @@ rule = Rule(
     documents=("D2 §3",),
     fixes={
         "jax": Fix(
-            "Put the pieces together on the host, and copy them once.",
+            "Combine the pieces on the host, and copy them once.",
             "batch = jax.device_put(np.stack(samples))",
         ),
         "pytorch": Fix(
-            "Put the pieces together on the host and copy them once.",
+            "Combine the pieces on the host, and copy them once.",
             "batch = torch.stack(samples).to(device, non_blocking=True)",
         ),
         "flux": Fix("Copy whole batches: iterate over CuIterator(loader)."),

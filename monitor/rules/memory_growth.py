@@ -109,15 +109,15 @@ rule = Rule(
     documents=("D2",),
     fixes={
         "pytorch": Fix(
-            "Keep numbers, not tensors that remember how they came to be.",
+            "Keep numbers, not tensors that hold on to their graph.",
             "total = total + loss.detach()",
         ),
         "jax": Fix(
-            "Keep what is reported, not the arrays that it comes from.",
+            "Keep the reported numbers, not the arrays they come from.",
             "history.append(jnp.mean(outputs))",
         ),
         "flux": Fix(
-            "Keep numbers, not arrays; drop the references, then GC.gc() and CUDA.reclaim().",
+            "Keep numbers, not arrays. Drop the references, then call GC.gc() and CUDA.reclaim().",
             "push!(history, Float64(sum(outputs) / length(outputs)))",
         ),
     },

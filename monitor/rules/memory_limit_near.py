@@ -55,7 +55,7 @@ def detect(window: Window) -> Verdict:
         Evidence.known(measures),
         # Without a limit it was the machine's memory, and somebody else's process perhaps.
         severity=Severity.HIGH if kills and limit is not None else Severity.LOW,
-        title="The kernel has killed processes of the job's cgroup for memory" if kills else None,
+        title="The kernel killed processes of the job for lack of memory" if kills else None,
         fixes=_cures("64G" if limit is None else with_room(limit.value)),
     )
 
@@ -68,8 +68,8 @@ def with_room(memory: float) -> str:
 def raised(size: str) -> str:
     """Say how a limit is raised."""
     return (
-        f"Raise the limit: --mem={size} for sbatch, --memory={size.lower()} for Docker,"
-        f" resources.limits.memory: {size}i in Kubernetes."
+        f"Raise the memory limit to {size}. That is --mem={size} for sbatch,"
+        f" --memory={size.lower()} for Docker, resources.limits.memory: {size}i in Kubernetes."
     )
 
 

@@ -73,11 +73,10 @@ def _by_others(window: Window, gpu: SeenGpu) -> Found | None:
         name = f"process {user.pid}{f' ({user.name})' if user.name else ''}"
         named.append(Evidence.of(name, measure(user.memory or 0.0, "bytes", "nvml")))
     is_ours, number = resting[0].is_ours, len(resting)
-    who = "Another process of the job holds" if is_ours else "Another program holds"
+    who = "An idle process of the job holds" if is_ours else "Another idle program holds"
     if number > 1:
-        who = f"{number} other {'processes of the job' if is_ours else 'programs'} hold"
-    does = "do" if number > 1 else "does"
-    title = f"{who} {held / 2**30:.1f} GiB of GPU {gpu.index} and {does} no work"
+        who = f"{number} idle {'processes of the job' if is_ours else 'other programs'} hold"
+    title = f"{who} {held / 2**30:.1f} GiB of GPU {gpu.index}"
     return _found(window, gpu, title, named, _OWN if is_ours else _OTHERS)
 
 
@@ -100,7 +99,7 @@ def _by_nobody(window: Window, gpu: SeenGpu) -> Found | None:
     if not _is_much(gpu, held):
         return None
     measure = window.job.measure(held, "bytes", "nvml")
-    title = f"{held / 2**30:.1f} GiB of GPU {gpu.index} are in use, and no live process holds them"
+    title = f"{held / 2**30:.1f} GiB of GPU {gpu.index} are held by no live process"
     evidence = [Evidence.of("memory that no live process holds", measure)]
     return _found(window, gpu, title, evidence, _NOBODY)
 
@@ -116,7 +115,7 @@ def _by_itself(window: Window, gpu: SeenGpu) -> Found | None:
     measure = window.job.measure
     evidence = [
         Evidence.of("memory that it holds", measure(held, "bytes", "nvml")),
-        Evidence.of("it has stood still for", measure(still.seconds, "s", SAMPLES)),
+        Evidence.of("it has been idle for", measure(still.seconds, "s", SAMPLES)),
     ]
     used, kept = (window.job.mean(x) for x in (m.PROCESS_POOL_USED, m.PROCESS_POOL_RESERVED))
     if used is not None and kept is not None and window.uses("pytorch"):
@@ -151,15 +150,15 @@ def _found(
     )
 
 
-_OTHERS: Final = "Look at whose it is (ps -fp PID): end it where it is left over, or move."
+_OTHERS: Final = "Find its owner (ps -fp PID), and end it if it is left over. Or move."
 _OWN: Final = (
-    "Let each rank use its own GPU alone: torch.cuda.set_device(local_rank) before anything else; "
-    "and let processes that only load data touch none: no tensor of the device in a dataset or a "
-    "collate function. End those that are done."
+    "Let each rank use only its own GPU. Call torch.cuda.set_device(local_rank) before anything"
+    " else, and let processes that only load data touch none: no tensor of the device in a"
+    " dataset or a collate function. End those that are done."
 )
 _NOBODY: Final = (
-    "Look for processes in state D or Z (ps -eo pid,stat,cmd) and in other containers; if there "
-    "are none, and nothing else uses the GPU: nvidia-smi --gpu-reset -i N."
+    "Look for processes in state D or Z, and in other containers. ps -eo pid,stat,cmd lists"
+    " them; if there are none, and nothing else uses the GPU: nvidia-smi --gpu-reset -i N."
 )
 
 rule = Rule(
@@ -167,8 +166,8 @@ rule = Rule(
     documents=("D2 §2",),
     fixes={
         "pytorch": Fix(
-            "Delete the tensors and call torch.cuda.empty_cache() once after training, never "
-            "inside the loop.",
+            "Delete the tensors, then call torch.cuda.empty_cache() once. Do it after training,"
+            " never inside the loop.",
         ),
         "jax": Fix("Delete the arrays, then call jax.clear_caches()."),
         "flux": Fix("Call GC.gc() first, then CUDA.reclaim()."),

@@ -77,7 +77,7 @@ def detect(window: Window) -> Verdict:
     bites = next((x for x in limits if used >= NEARLY_ALL * means.get(x, math.inf)), None)
     fix = _OF_MACHINE
     if bites is m.JOB_MEMORY_HIGH:
-        fix = f"Raise memory.high of its cgroup: systemd MemoryHigh={with_room(used)}, or max."
+        fix = f"Raise memory.high of its cgroup: MemoryHigh={with_room(used)} in systemd, or max."
     elif bites is not None:
         fix = raised(with_room(used))
     return Found(
@@ -89,14 +89,14 @@ def detect(window: Window) -> Verdict:
     )
 
 
-_OF_MACHINE: Final = "Move a job to another machine, or switch swap off (swapoff -a)."
+_OF_MACHINE: Final = "Move a job to another machine, or turn swap off (swapoff -a)."
 
 
 _LESS: Final = "Or hold less: fewer loader workers, a smaller prefetch_factor."
 
 
 TITLES: Final[dict[Metric | None, str]] = {
-    m.JOB_MEMORY_HIGH: "The job waits for memory: it is slowed above its memory.high",
+    m.JOB_MEMORY_HIGH: "The job waits for memory: it is above its memory.high",
     m.JOB_MEMORY_LIMIT: "The job waits for memory: it is at its limit",
     None: "The job waits for memory: the machine has too little",
 }

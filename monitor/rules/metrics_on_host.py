@@ -42,7 +42,7 @@ if is_last_batch:
     print("accuracy", hits.item() / samples)""",
         ),
         "jax": Fix(
-            "Return the sums from the compiled step, and compute the score at the end of an epoch.",
+            "Return the sums from the compiled step, and score once per epoch.",
             """\
 hits = hits + (logits.argmax(1) == labels).sum()  # in the jitted step, and not read
 if is_last_batch:

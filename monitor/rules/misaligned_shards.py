@@ -130,7 +130,7 @@ rule = Rule(
     documents=("D3 trap 1",),
     fixes={
         "jax": Fix(
-            "Fill the batch up to a multiple of the devices, and mask what was added.",
+            "Pad the batch to a multiple of the devices, and mask the padding.",
             """\
 def filled(batch, devices):
     missing = -len(batch) % devices
@@ -138,7 +138,7 @@ def filled(batch, devices):
     return jnp.pad(batch, [(0, missing)] + [(0, 0)] * (batch.ndim - 1)), mask""",
         ),
         "pytorch": Fix(
-            "Take a batch that all devices divide, and drop the rest of an epoch.",
+            "Choose a batch size that divides by the devices. Drop the rest of an epoch.",
             """\
 batch_size = devices * (batch_size // devices)
 loader = DataLoader(dataset, batch_size, shuffle=True, drop_last=True)""",

@@ -76,11 +76,12 @@ def detect(window: Window) -> Verdict:
 
 def _fixes(nodes: list[int]) -> dict[Framework, Fix]:
     text = (
-        "Start each process at the node of its GPU, by numactl: nvidia-smi topo -m has the nodes."
+        "Start each process on the node of its GPU, with numactl. nvidia-smi topo -m shows the"
+        " nodes."
     )
     if len(nodes) == 1:
         bound = f"numactl --cpunodebind={nodes[0]} --membind={nodes[0]} python train.py"
-        text = f"Start it at the node of its GPU: {bound}."
+        text = f"Start it on the NUMA node of its GPU. Type: {bound}."
     return {"pytorch": Fix(f"{text} All ranks: torchrun --numa-binding=node."), "jax": Fix(text)}
 
 

@@ -89,7 +89,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Make the optimizer after the model is on the GPU, and leave offloading off (DeepSpeed:"
+            "Make the optimizer after the model is on the GPU. Leave offloading off (DeepSpeed:"
             " no offload_optimizer) where the state fits; else shard it over the GPUs.",
             """\
 model = model.to(device)

@@ -93,8 +93,8 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=Gain.between(0.0 if may_cut else BACK[0] * least * spare, most * high),
         evidence=(
-            Evidence.of("length of a row", measure(length, "count")),
             Evidence.of("the longest of a batch needs", measure(longest, "count")),
+            Evidence.of("length of a row", measure(length, "count")),
             Evidence.of("a row needs on average", measure(said["mean"], "count")),
             Evidence.of("batches looked at", measure(said["batches"], "count")),
         ),
@@ -125,7 +125,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Fill each batch up to its own longest row, and take rows of a like length together.",
+            "Pad each batch only to its own longest row, and group rows by length.",
             """\
 def collate(rows):  # of DataLoader(.., collate_fn=collate)
     rows = [torch.as_tensor(row) for row in rows]

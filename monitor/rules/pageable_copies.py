@@ -72,7 +72,7 @@ rule = Rule(
     documents=("D2", "D5"),
     fixes={
         "pytorch": Fix(
-            "Pin the batches, and let the copies run beside the work.",
+            "Pin the batches, and copy them with non_blocking=True.",
             """\
 loader = DataLoader(dataset, batch_size=64, pin_memory=device.type == "cuda")
 for x, y in loader:
@@ -81,7 +81,7 @@ for x, y in loader:
     train_step(x, y)""",
         ),
         "jax": Fix(
-            "Put the next batch on the device while this one is worked on.",
+            "Copy the next batch to the device while this one is computed.",
             """\
 batches = iter(loader)
 ahead = jax.device_put(next(batches))

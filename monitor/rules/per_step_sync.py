@@ -167,7 +167,7 @@ rule = Rule(
     documents=("D4 summary",),
     fixes={
         "pytorch": Fix(
-            "Add up on the device, and read every hundred steps.",
+            "Add up on the device, and read the sum every hundred steps.",
             """\
 total = torch.zeros((), device=device)
 for number, (x, y) in enumerate(batches, 1):
@@ -178,7 +178,7 @@ for number, (x, y) in enumerate(batches, 1):
         total.zero_()""",
         ),
         "jax": Fix(
-            "Add up arrays, which waits for nothing, and read the sum every hundred steps.",
+            "Add up on the device, and read the sum every hundred steps.",
             """\
 total = 0.0
 for number, (x, y) in enumerate(batches, 1):
@@ -189,7 +189,7 @@ for number, (x, y) in enumerate(batches, 1):
         total = 0.0""",
         ),
         "tensorflow": Fix(
-            "Add up tensors, which waits for nothing, and read the sum every hundred steps.",
+            "Add up on the device, and read the sum every hundred steps.",
             """\
 total = tf.zeros([])
 for number, (x, y) in enumerate(batches, 1):

@@ -288,7 +288,7 @@ rule = Rule(
     documents=("D4 §2",),
     fixes={
         "jax": Fix(
-            "Let jax.vmap make the function of one sample into that of the batch.",
+            "Apply the function of one sample to the whole batch with jax.vmap.",
             """\
 @jax.jit
 def loss_of_batch(params, xs, ys):
@@ -296,7 +296,8 @@ def loss_of_batch(params, xs, ys):
     return losses.mean()""",
         ),
         "pytorch": Fix(
-            "Call the model once with the whole batch; torch.vmap where a function takes only one.",
+            "Call the model once with the whole batch. Use torch.vmap where a function takes"
+            " only one sample.",
             """\
 out = model(xs)  # not: torch.stack([model(x) for x in xs])
 losses = torch.vmap(loss_of_one)(out, ys)""",

@@ -169,7 +169,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Keep them: call the layers without a checkpoint, all of them or every second one.",
+            "Call the layers without a checkpoint: all, or every second one.",
             """\
 for at, layer in enumerate(layers):
     x = checkpoint(layer, x, use_reentrant=False) if at % 2 else layer(x)  # or: layer(x)""",

@@ -76,14 +76,15 @@ rule = Rule(
     documents=("D4 §6",),
     fixes={
         "jax": Fix(
-            "Shard them over an axis of the mesh.",
+            "Shard the parameters over an axis of the mesh.",
             """\
 mesh = jax.make_mesh((8,), ("model",), axis_types=(jax.sharding.AxisType.Auto,))
 by_row = jax.NamedSharding(mesh, jax.P("model"))
 params = jax.device_put(params, by_row)""",
         ),
         "pytorch": Fix(
-            "Shard them with fully_shard (FSDP2), layer by layer, then the whole model.",
+            "Shard the parameters with fully_shard (FSDP2). Shard layer by layer, then the"
+            " whole model.",
             """\
 for layer in model.layers:
     torch.distributed.fsdp.fully_shard(layer)

@@ -73,7 +73,7 @@ ALIVE: Final = "compiled programs of this name alive"
 # What PyTorch's compiler says where no size has changed: of these reasons each has its own cure.
 _NO_SIZE: Final = re.compile(r"^(?!.*(size|shape|stride|\blen\(|ndim))", re.DOTALL)
 LOOK: Final = Fix(
-    "Keep what the reason names as it is from step to step, or pass it as a tensor.",
+    "Keep what the reason names constant, or pass it as a tensor.",
     """\
 torch._logging.set_logs(recompiles=True)  # prints each reason, with the line of your code""",
 )
@@ -83,20 +83,20 @@ _ANEW: Final = re.compile(r"made anew each time")
 _AS_BEFORE: Final = re.compile("all arguments are as before")
 _OBJECT: Final = re.compile(r"now (the \w+ at 0x|an object that is gone)")
 AS_TENSOR: Final = Fix(
-    "Pass what changes as a tensor: a Python number is part of the graph, and each makes another.",
+    "Pass what changes as a tensor. A Python number is part of the graph, and each makes another.",
     """\
 loss = step(x, tf.constant(number))""",
 )
 SAME: Final = Fix(
-    "Make the object once and pass the same each time, or only its tensors: each new object makes"
-    " another graph.",
+    "Make the object once and reuse it, or pass only its tensors. Each new object makes another"
+    " graph.",
     """\
 settings = Settings()  # before the loop
 for x, y in batches:
     loss = step(x, y, settings)""",
 )
 ONCE: Final = Fix(
-    "Make the function once, before the loop: each new one begins without a graph.",
+    "Make the function once, before the loop. Each new one begins without a graph.",
     """\
 step = tf.function(train_step)
 for x, y in batches:
@@ -106,13 +106,13 @@ for x, y in batches:
 _PIPELINE: Final = re.compile(r"Dataset_\w+")
 _MAKES_PIPELINE: Final = re.compile(r".+\.(predict|evaluate|fit)")
 CALL_MODEL: Final = Fix(
-    "Call the model itself on a few samples: predict, evaluate and fit make a pipeline and a loop"
-    " in each call.",
+    "Call the model itself on a few samples. Each call of predict, evaluate or fit makes a"
+    " pipeline and a loop.",
     """\
 outputs = model(samples, training=False)  # not: model.predict(samples)""",
 )
 PIPELINE_ONCE: Final = Fix(
-    "Make the pipeline once, before the loop, and go through it again and again.",
+    "Make the pipeline once, before the loop, and reuse it.",
     """\
 data = tf.data.Dataset.from_tensor_slices((x, y)).batch(64)
 for epoch in range(epochs):
@@ -120,15 +120,15 @@ for epoch in range(epochs):
         step(batch)""",
 )
 AS_ARRAY: Final = Fix(
-    "Pass what changes as an array: what is static is a part of the program, and each value makes"
-    " another. Where nothing is static, a sharding or a setting of JAX changes, or its caches are"
-    " cleared: keep these as they are.",
+    "Pass what changes as an array, not as a static argument. Each value of a static argument"
+    " makes another program. Where nothing is static, a sharding or a setting of JAX changes, or"
+    " its caches are cleared: keep these as they are.",
     """\
 params, loss = step(params, batch, jnp.asarray(noise_level))  # a number for each step""",
 )
 JIT_ONCE: Final = Fix(
-    "Make the function once, before the loop, and pass what it needs as arguments: each new one"
-    " begins without a program.",
+    "Make the function once, before the loop, and pass it arguments. Each new one begins"
+    " without a program.",
     """\
 step = jax.jit(train_step)
 for batch in batches:
@@ -148,8 +148,8 @@ _CLEARS: Final = re.compile(
 # As in "at x: now f32[99,4], before f32[20,4]".
 _ARGUMENT: Final = re.compile(r"at \S+: now ")
 KEEP: Final = Fix(
-    "Clear nothing between the steps: all that was compiled is compiled anew after it. Memory that"
-    " grows by compiled programs is that of shapes that change: pad these."
+    "Do not clear the caches between steps. Everything is compiled again after that. If memory"
+    " grows with compiled programs, shapes change: pad them."
 )
 
 
@@ -171,7 +171,7 @@ def detect(window: Window) -> Verdict:
     cure = next((cure for like, cure in cures if like.search(reason)), None)
     title, clearing = f"'{worst.function}' is compiled again and again", _clearing(window, reason)
     if clearing:
-        cure, title = KEEP, f"{title}: its cache is cleared"
+        cure, title = KEEP, f"'{worst.function}' is compiled again: its cache is cleared"
     # Who pads to few lengths computes more; where no argument changed there is none to pad. Of a
     # function made anew hardly anything came back in one program of four: it stays wide.
     pads = framework == "jax" and cure not in {KEEP, AS_ARRAY}
@@ -235,7 +235,7 @@ rule = Rule(
     documents=("D4 §1", "D4 summary"),
     fixes={
         "jax": Fix(
-            "Pad batches to a few lengths and mask what was added.",
+            "Pad batches to a few lengths, and mask the padding.",
             """\
 def padded(array, bucket=128):
     return np.pad(array, ((0, -len(array) % bucket), (0, 0)))
@@ -244,13 +244,13 @@ real = np.arange(len(padded(x))) < len(x)
 loss = step(padded(x), real)  # within: (error * real[:, None]).sum() / real.sum()""",
         ),
         "pytorch": Fix(
-            "Tell the compiler which dimension changes, so that one program fits all its sizes.",
+            "Mark the dimension that changes as dynamic. One program then fits all its sizes.",
             """\
 torch._dynamo.mark_dynamic(batch, 0)
 out = compiled(batch)""",
         ),
         "tensorflow": Fix(
-            "Give tf.function a signature whose changing dimension is None.",
+            "Give tf.function a signature with None for what changes.",
             """\
 @tf.function(input_signature=[tf.TensorSpec([None, 64], tf.float32)])
 def step(x):

@@ -83,12 +83,12 @@ rule = Rule(
     documents=("D5",),
     fixes={
         "pytorch": Fix(
-            "Move one of the jobs. torch.cuda.set_per_process_memory_fraction only caps the "
-            "memory (more than that fails), it makes nothing faster.",
+            "Move one of the jobs to another GPU. torch.cuda.set_per_process_memory_fraction"
+            " only caps the memory (more than that fails); it makes nothing faster.",
         ),
         "jax": Fix(
-            "Move one of the jobs. XLA_CLIENT_MEM_FRACTION only caps the memory; it replaces "
-            "XLA_PYTHON_CLIENT_MEM_FRACTION, and JAX refuses both together.",
+            "Move one of the jobs to another GPU. XLA_CLIENT_MEM_FRACTION only caps the memory;"
+            " it replaces XLA_PYTHON_CLIENT_MEM_FRACTION, and JAX refuses both together.",
         ),
     },
     detect=detect,

@@ -117,8 +117,8 @@ rule = Rule(
     title="A GPU's PCIe link is slower than its slot allows",
     documents=("beyond the documents",),
     fixes=both(
-        "Reseat the card, and check riser, slot and the firmware's settings for it: nvidia-smi -q"
-        " and lspci -vv show the link."
+        "Reseat the card, and check riser, slot and firmware settings. nvidia-smi -q and lspci"
+        " -vv show the link."
     ),
     device="gpu",
     detect=detect,

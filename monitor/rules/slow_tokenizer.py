@@ -33,8 +33,8 @@ rule = Rule(
     title="Python code splits the text into tokens",
     documents=("beyond the documents",),
     fixes=both(
-        "Take the fast tokenizer, for a list of texts in one call; tokenize a data set once, before"
-        " training.",
+        "Use the fast tokenizer on a list of texts in one call. Tokenize a data set once,"
+        " before training.",
         """\
 tokenizer = AutoTokenizer.from_pretrained(name)  # not: use_fast=False
 tokens = tokenizer(texts, padding=True, return_tensors="np")  # not: one text at a time""",

@@ -194,7 +194,7 @@ def _evidence(
     yield Evidence("ranks that were looked at", of, "", source, over.age_s, over.window_s)
 
 
-_LOOK: Final = "Look at the line that makes this rank late, not at where the others wait."
+_LOOK: Final = "Look at the line that makes this rank late, not where others wait."
 _SHARED_OUT: Final = "Give all ranks the same amount of work: shards by stride or shuffled."
 _FIXES: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
@@ -209,13 +209,13 @@ loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)""",
     ),
 }
 _OF_ONE: Final = (
-    "The other ranks spend next to no time there. What only this one does belongs into a thread, "
-    "or is done less often; where all of them do it, look at what is slower on this one: its disk, "
-    "its network, its part of the data."
+    "Move what only this rank does to a thread, or do it less often. The other ranks spend"
+    " almost no time there. If all of them do it, look at what is slower on this one: its disk,"
+    " its network, its part of the data."
 )
 _OF_ITS_HOST: Final = (
-    "Look at what this rank reads and waits for, which the others do not: its disk or share of the "
-    "network, its loader's workers and cores; or read ahead on all of them."
+    "Look at what only this rank reads and waits for. Its disk, its part of the network, its"
+    " loader workers or its cores may be slower; or read ahead on all ranks."
 )
 
 

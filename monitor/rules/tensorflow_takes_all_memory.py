@@ -62,7 +62,7 @@ rule = Rule(
     kind=Kind.MEMORY,
     fixes={
         "tensorflow": Fix(
-            "Before anything uses the GPU let the memory grow, or set a limit; never both.",
+            "Let memory grow, or set a limit, before anything uses the GPU. Never set both.",
             """\
 for gpu in tf.config.list_physical_devices("GPU"):
     tf.config.experimental.set_memory_growth(gpu, True)""",

@@ -81,14 +81,14 @@ def _passes_back(line: CodeLine) -> bool:
     return any(getattr(call.func, "attr", "") == "backward" for call in made)
 
 
-_TEXT: Final = "Collect in an array from the start, and hand that over"
+_TEXT: Final = "Collect into an array from the start. Pass that on"
 
 rule = Rule(
     title="Tensors are made from Python lists, number by number",
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            f"{_TEXT}: torch.from_numpy. A list of arrays becomes one by np.stack first.",
+            f"{_TEXT}: torch.from_numpy. Turn a list of arrays into one with np.stack first.",
             """\
 rows = np.empty((len(samples), 4), np.float32)  # was: rows = []
 for number, sample in enumerate(samples):
@@ -96,7 +96,7 @@ for number, sample in enumerate(samples):
 batch = torch.from_numpy(rows)  # was: torch.tensor(rows)""",
         ),
         "jax": Fix(
-            f"{_TEXT}: jnp.asarray. A list of arrays becomes one by np.stack first.",
+            f"{_TEXT}: jnp.asarray. Turn a list of arrays into one with np.stack first.",
             """\
 rows = np.empty((len(samples), 4), np.float32)  # was: rows = []
 for number, sample in enumerate(samples):

@@ -47,8 +47,8 @@ SMALL_BATCH: Final = 48
 LARGER, LARGEST = 6, 32
 # A step of a larger batch takes longer: what gets faster is the training.
 MANY_ROWS: Final = Fix(
-    "Pad the rows to one length, and give the model the next piece of all of them in one call."
-    " torch.compile would make so small a call slower.",
+    "Pad rows to one length, and pass the next piece of all in one call. torch.compile would"
+    " make such a small call slower.",
     """\
 batch, lengths = pad_sequence(rows), torch.tensor([len(row) for row in rows])
 state, outputs = torch.zeros(len(rows), state_size), []
@@ -58,8 +58,8 @@ for pieces in batch:  # one call for all rows
 last = torch.stack(outputs)[lengths - 1, torch.arange(len(rows))]""",
 )
 MANY_ENVIRONMENTS: Final = Fix(
-    "Play several environments side by side, and ask the model once for all of their observations."
-    " torch.compile would make so small a call slower.",
+    "Run several environments, and ask the model once for all of them. torch.compile would make"
+    " such a small call slower.",
 )
 TITLE: Final = "Most of each step is overhead: the batch is too small"
 
@@ -165,11 +165,11 @@ rule = Rule(
     documents=("D1 §3",),
     fixes={
         "pytorch": Fix(
-            "Take more samples at once; accumulating gradients does not help.",
+            "Use a larger batch. Accumulating gradients does not help.",
             "loader = DataLoader(dataset, batch_size=512, shuffle=True, drop_last=True)",
         ),
         "jax": Fix(
-            "Take more samples at once: one call of jax.vmap for all of them.",
+            "Use a larger batch: one call of jax.vmap for all samples.",
             "losses = jax.jit(jax.vmap(loss, in_axes=(None, 0)))(params, batch_of_512)",
         ),
     },

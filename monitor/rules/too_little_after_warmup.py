@@ -58,7 +58,7 @@ rule = Rule(
     documents=("D4 summary",),
     fixes={
         "jax": Fix(
-            "Begin the clock after ten steps, and stop it when the device is done.",
+            "Start timing after ten steps, and stop when the device is done.",
             """\
 for number in range(110):
     if number == 10:
@@ -69,7 +69,7 @@ jax.block_until_ready(params)
 print(f"{100 * len(x) / (time.perf_counter() - began):.0f} samples/s")""",
         ),
         "pytorch": Fix(
-            "Begin the clock after ten steps, and stop it when the device is done.",
+            "Start timing after ten steps, and stop when the device is done.",
             """\
 for number in range(110):
     if number == 10:

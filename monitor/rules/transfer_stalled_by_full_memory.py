@@ -158,9 +158,9 @@ rule = Rule(
     title="Copies slow down because the device's memory is nearly full",
     documents=("D2 causes",),
     fixes={
-        "pytorch": Fix("Drop what is no longer needed before the copy, and prefetch less."),
+        "pytorch": Fix("Free what is no longer needed before the copy, and prefetch less."),
         "jax": Fix("Donate the arguments that are replaced, and prefetch fewer batches."),
-        "flux": Fix("Call GC.gc(false) every few steps, and iterate over CuIterator(loader)."),
+        "flux": Fix("Call GC.gc(false) every few steps, and use CuIterator(loader)."),
     },
     detect=detect,
 )

@@ -101,11 +101,11 @@ def detect(window: Window) -> Verdict:
     gain = Gain.between(surely * low, most * high)
     kinds = dict.fromkeys(loop.kind for loop in loops)
     first = loops[0]
-    fix = Fix(f"Leave foreach=False out where {first.kind} is made.")
+    fix = Fix(f"Make {first.kind} without foreach=False.")
     if first.kind in FUSED:
-        instead = "fused=True in place of foreach=False" if first.is_asked else "fused=True"
+        instead = "fused=True instead of foreach=False" if first.is_asked else "fused=True"
         fix = Fix(
-            f"{instead} where the optimizer is made.",
+            f"Make the optimizer with {instead}.",
             f"optimizer = torch.optim.{first.kind}(model.parameters(), lr=1e-3, fused=True)",
         )
     # What torch does by itself is nobody's mistake.
@@ -147,7 +147,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "fused=True where the optimizer is made.",
+            "Make the optimizer with fused=True.",
             "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
         ),
     },

@@ -82,13 +82,13 @@ WORK_MOST: Final = 0.75
 
 _SWITCHES: Final = re.compile(r"disable_jit|DISABLE_JIT")
 SWITCHED_OFF: Final = Fix(
-    "Leave it off, and JAX_DISABLE_JIT unset: jit compiles nothing while it is on.",
+    "Turn it off, and unset JAX_DISABLE_JIT. While it is on, jit compiles nothing.",
     'jax.config.update("jax_disable_jit", False)',
 )
 SWITCHED: Final = "jax_disable_jit is on: nothing is compiled"
-BATCHES: Final = "Batches are made one operation of JAX at a time"
+BATCHES: Final = "Batches are made one JAX operation at a time"
 OF_NUMPY: Final = Fix(
-    "Keep the data set as NumPy arrays and hand over one batch at a time, or make the batch in one"
+    "Keep the data as NumPy arrays, and pass one batch at a time. Or make the batch in one"
     " compiled function.",
     """\
 images = np.asarray(images)  # once, before the loop

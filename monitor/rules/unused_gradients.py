@@ -138,7 +138,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Leave them out: requires_grad_(False) for all that is only used.",
+            "Call requires_grad_(False) on the parts that are not trained.",
             """\
 model.encoder.requires_grad_(False)  # before the optimizer is made
 optimizer = torch.optim.AdamW(p for p in model.parameters() if p.requires_grad)""",

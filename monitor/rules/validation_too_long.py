@@ -99,7 +99,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            f"{_TEXT}; larger batches, and persistent_workers=True for its loader.",
+            f"{_TEXT}. Use larger batches, and persistent_workers=True for its loader.",
             """\
 if step % 5000 == 0:  # was: step % 500
     with torch.inference_mode():
@@ -107,7 +107,7 @@ if step % 5000 == 0:  # was: step % 500
     print(step, torch.stack(losses).mean().item())  # one read, at the end""",
         ),
         "jax": Fix(
-            f"{_TEXT}; the forward pass under jax.jit, and one read at the end.",
+            f"{_TEXT}. Run the forward pass under jax.jit, and read once at the end.",
             """\
 if step % 5000 == 0:  # was: step % 500
     losses = [loss_of(params, x, y) for x, y in itertools.islice(held_out, 20)]

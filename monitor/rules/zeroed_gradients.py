@@ -71,7 +71,7 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
-            "Drop the old gradients instead: the backward pass then hands its own over.",
+            "Call zero_grad(set_to_none=True).",
             "optimizer.zero_grad(set_to_none=True)",
         ),
     },

@@ -133,7 +133,8 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
     waits = window.share(Slice.IDLE_IO) if part else None
     if waits and waits.value and phase in {Phase.CHECKPOINT, Phase.LOGGING}:
         part = Slice.IDLE_IO
-    share = f"{WORDS[phase].capitalize()} takes {some.most:.0%} of the main thread's time"
+    takes = "took" if times == 1 else "takes"
+    title = f"{WORDS[phase].capitalize()} {takes} {some.most:.0%} of the main thread's time"
     return Found(
         gain=gain,
         evidence=some.evidence(window),
@@ -142,6 +143,6 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
         confidence=Confidence.INFERRED,
         # What was seen once may not come again for hours.
         severity=Severity.LOW if times == 1 else None,
-        title=f"{share}, once in this window" if times == 1 else share,
+        title=f"{title}, once" if times == 1 else title,
         rows=frozenset(some.rows),
     )

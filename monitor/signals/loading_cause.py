@@ -34,8 +34,8 @@ TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
 OVERLAPS: Final = TAKES_NO_CORE | {LoadKind.WAIT}
 SLOW_WORKER: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
-        "Give each worker a like share: shuffle samples, not files, and split the slow shard. A"
-        " loader that takes the batches as they come does not wait for the slowest.",
+        "Give each worker an equal share: shuffle samples, not files. Split the slow shard. A"
+        " loader that takes batches as they come does not wait for the slowest.",
         """\
 loader = DataLoader(
     dataset,
@@ -45,8 +45,8 @@ loader = DataLoader(
 )""",
     ),
     "jax": Fix(
-        "Give each worker a like share: shuffle samples, not files, and split the slow shard; take"
-        " batches as they come, not in turns.",
+        "Give each worker an equal share: shuffle samples, not files. Split the slow shard."
+        " Take batches as they come, not in turns.",
     ),
 }
 
@@ -97,7 +97,7 @@ def _late_worker(window: Window) -> Cause | None:
     )
     places = own(sorted(places, key=lambda place: -(place.share or 0.0)))
     return Cause(
-        "One loader worker is slower than the others, and all wait for it",
+        "One loader worker is slow, and all others wait for it",
         tuple(evidence), places, SLOW_WORKER, most=1 - mean / late.share,
     )  # fmt: skip
 

@@ -73,9 +73,9 @@ samples = np.load(kept, mmap_mode="r")"""
 LOAD_LOOKS: Final[dict[LoadKind, LoadLook]] = {
     LoadKind.START: LoadLook(
         "starting workers",
-        "The device waits while loader workers are started anew",
-        "Keep the workers from one epoch to the next: each start copies the process or imports"
-        " everything again, and fills the queues anew.",
+        "The device waits while loader workers start again",
+        "Keep the workers from one epoch to the next. Each start copies the process or imports"
+        " everything again, and refills the queues.",
         {
             "pytorch": """\
 loader = DataLoader(
@@ -95,9 +95,10 @@ with ThreadPoolExecutor(2) as pool:  # once, around the loop over epochs
     ),
     LoadKind.STORAGE: LoadLook(
         "waiting for storage",
-        "The data loader waits for the storage",
-        "Copy the data to a local disk or into memory before training, or read it in few large"
-        " files in the order in which they lie; more workers than cores wait for several at once.",
+        "The data loader waits for storage",
+        "Copy the data to a local disk or into memory before training. Or read it in few large"
+        " files in the order in which they lie. With more workers than cores, several wait at"
+        " once.",
         _both("""\
 local = os.path.join(tempfile.gettempdir(), "data")
 shutil.copytree(root, local, dirs_exist_ok=True)  # once, before training"""),
@@ -105,25 +106,25 @@ shutil.copytree(root, local, dirs_exist_ok=True)  # once, before training"""),
     LoadKind.NETWORK: LoadLook(
         "waiting for the network",
         "The data loader waits for the network",
-        "Fetch many samples at once and ahead of their use, and keep on a local disk what comes"
-        " again in the next epoch.",
+        "Fetch many samples at once, ahead of their use. Keep on a local disk what comes again"
+        " in the next epoch.",
         _both("""\
 with ThreadPoolExecutor(16) as pool:
     samples = list(pool.map(fetch, keys))  # a batch waits as long as its slowest sample"""),
     ),
     LoadKind.WAIT: LoadLook(
-        "waits that take no core",
+        "waits that use no CPU",
         "The data loader sleeps: it uses no CPU time",
-        "Several waits at once take as long as one: more workers or threads than cores. Then look"
-        " at the line for what it waits for.",
+        "Use more workers or threads than cores. Several waits at once take as long as one."
+        " Then look at what the line waits for.",
         _both("""\
 with ThreadPoolExecutor(16) as pool:
     samples = list(pool.map(fetch, keys))  # a batch waits as long as its slowest sample"""),
     ),
     LoadKind.TOKENISE: LoadLook(
-        "tokenising",
+        "tokenizing",
         "The data loader is slow: it tokenizes text",
-        "Tokenise once, before training, and read numbers in the loop.",
+        "Tokenize once, before training, and read numbers in the loop.",
         _both("""\
 if not os.path.exists(kept):  # once, before training
     np.save(kept, np.concatenate([tokenize(text) for text in texts]).astype(np.int32))
@@ -134,8 +135,8 @@ tokens = np.load(kept, mmap_mode="r")"""),
     LoadKind.UNPACK: LoadLook(
         "reading and unpacking files",
         "The data loader is slow: it reads and unpacks files",
-        "Keep the samples in a form that needs no unpacking: arrays that are mapped into memory"
-        " and not text, pickles or compressed archives.",
+        "Store the samples in a form that needs no unpacking. Use arrays that are mapped into"
+        " memory, not text, pickles or compressed archives.",
         _both(_ONCE),
         role=Role.UNPACK,
         functions=_names(r".*(?:decompress|unpickle|deseriali[sz]e|unpack).*"),
@@ -143,7 +144,7 @@ tokens = np.load(kept, mmap_mode="r")"""),
     LoadKind.DECODE: LoadLook(
         "decoding",
         "The data loader is slow: it decodes samples",
-        "Decode once and keep the samples at the size that the model takes, or take a faster"
+        "Decode once, and keep samples at the size that the model takes. Or use a faster"
         " decoder: a JPEG at a smaller scale (Image.draft), or on the GPU"
         " (torchvision.io.decode_jpeg).",
         _both("""\
@@ -156,8 +157,8 @@ pixels = np.asarray(image.convert("RGB").resize((224, 224)))"""),
     LoadKind.HAND_OVER: LoadLook(
         "handing batches over between processes",
         "The data loader is slow: it copies batches from its workers",
-        "Put a batch together in the worker, into few large tensors: these are shared, while lists"
-        " and dictionaries of many objects are pickled one by one.",
+        "Put each batch together in the worker, into few large tensors. These are shared, while"
+        " lists and dictionaries of many objects are pickled one by one.",
         {
             "pytorch": """\
 def collate(samples):  # runs in the worker: one tensor for each part of a batch
@@ -168,10 +169,10 @@ def collate(samples):  # runs in the worker: one tensor for each part of a batch
         divides=False,
     ),
     LoadKind.COLLATE: LoadLook(
-        "putting samples together",
+        "collating samples",
         "The data loader is slow: it collates samples",
-        "Give the collating function arrays of one size, and let one call put them together;"
-        " where sizes differ, sort by length, so that little is padded.",
+        "Collate arrays of one size in a single call. Where sizes differ, sort by length, so"
+        " that little is padded.",
         {
             "pytorch": """\
 def collate(samples):
@@ -186,8 +187,8 @@ def collate(samples):
     LoadKind.TRANSFORM: LoadLook(
         "transforming samples",
         "The data loader is slow: it transforms samples",
-        "Do for a whole batch, and on the device, what is done to one sample after the other; keep"
-        " what does not change between epochs.",
+        "Transform whole batches on the device, not one sample at a time. Keep what does not"
+        " change between epochs.",
         {
             "pytorch": """\
 batch = batch.to(device, non_blocking=True)

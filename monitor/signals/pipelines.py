@@ -29,19 +29,17 @@ data = (
     .batch(64)
     .prefetch(tf.data.AUTOTUNE)
 )"""
-IN_ORDER: Final = Fix(
-    "Shuffle samples, map them in parallel, and have the next batches made ahead.", _CODE
-)
+IN_ORDER: Final = Fix("Shuffle samples, map them in parallel, and prefetch batches.", _CODE)
 # Stages that read, or prepare, what was read and prepared the same way in the pass before.
 READS: Final = re.compile("Interleave|Map|TFRecord|TextLine|FixedLength")
 # What is wrong with a pipeline, and what to do about it.
 _AGAIN: Final = (
     "nothing is kept from pass to pass: no cache",
-    "If it fits into memory, keep what does not change: cache() before what is random.",
+    "If it fits into memory, add cache() before what is random.",
 )
 _PYTHON: Final = (
     "a Python function makes each element, and one holds Python's lock at a time",
-    "Read files by tf.data's own operations, or make whole batches in each call of Python.",
+    "Read with tf.data, or make whole batches in each Python call.",
 )
 _SERIAL: Final = (
     "map has no parallel calls",

@@ -63,11 +63,16 @@ class Collective:
     state: str | None = None
 
     @property
+    def called(self) -> str:
+        """Its name and number."""
+        return f"{self.name or 'collective'} #{self.number}"
+
+    @property
     def words(self) -> str:
         """What it is, as a person would say it."""
         shapes = ("x".join(map(str, size)) or "1" for size in self.sizes)
         what = " ".join((*dict.fromkeys(self.types), ", ".join(shapes))).strip()
-        return f"{self.name or 'collective'} #{self.number}{f' of {what}' if what else ''}"
+        return f"{self.called}{f' of {what}' if what else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ def test_the_page_names_the_fault_its_line_the_fix_and_the_gain() -> None:
     page = shown(STARVED, 100)
     assert "HIGH   The device waits for the next batch  [input_starved]" in page
     assert "before_torch.py:" in page
-    assert "Fix: Load batches in worker processes" in page
+    assert "Fix: Load with worker processes" in page
     assert "- loader = DataLoader(" in page
     assert "+ loader = DataLoader(" in page
     assert f"{STARVED.speedup:.2f}x faster" in page

@@ -30,6 +30,11 @@ def test_it_speaks_of_nothing_that_is_gone() -> None:
     assert {name for name in golden() if not name.startswith(WITH_SOURCE)} == recorded
 
 
+def test_a_title_fits_into_a_line() -> None:
+    lines = (line.partition(" | ")[2] for lines in golden().values() for line in lines)
+    assert {title for title in lines if len(title) > 60} == set()
+
+
 def test_a_digest_knows_every_figure_but_the_time() -> None:
     answer = {"evidence": [{"value": 0.1234564, "age_s": 3.0}]}
     later = {"evidence": [{"value": 0.1234564, "age_s": 5.0}]}

@@ -59,10 +59,10 @@ def test_the_answer_comes_first_and_all_of_it_in_ten_lines() -> None:
     assert found.diagnosis is not None
     lines = ending.page(found).splitlines()
     assert lines[0] == found.diagnosis.verdict.text
-    assert lines[1].startswith("HIGH   about ")
-    assert lines[2] == (
-        "       → Load batches in worker processes that stay alive, one for each core."
-    )
+    assert lines[1] == "HIGH   before_torch.py:30 in __getitem__"
+    assert lines[2].startswith("       → Load with worker processes")
+    assert lines[2].endswith(": about 2.05x faster (1.84x to 2.29x)")
+    assert lines[3] == "       waiting for input: 87%"
     assert len(lines) <= 10
     assert not any("unknown" in line for line in lines)
     assert lines[-1] == "more     monitor diagnose 1 (evidence, code), monitor runs 1 (figures)"

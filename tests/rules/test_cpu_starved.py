@@ -310,7 +310,7 @@ FULL = {
             {"num_threads": 2, "loaders": [{"workers": 4}]},
             1,
             "The job runs more threads",
-            "Start fewer: num_workers=1.",
+            "Set num_workers=1.",
         ),
         ({"num_threads": 8, "loaders": [{"workers": 4}]}, 1, "The job runs more", "num_workers=1"),
         # Nothing that PyTorch could be told: it has no more than it should.

@@ -70,7 +70,7 @@ def test_a_model_that_may_be_called_for_one_sample_is_not_told_to_compile(step_m
     assert finding.gain is not None
     assert finding.gain.low == 0
     assert finding.fixes is not None
-    assert finding.fixes["pytorch"].text.startswith("Compute more at once")
+    assert finding.fixes["pytorch"].text.startswith("Compute more per call")
     assert "compile(" not in finding.fixes["pytorch"].code
 
 

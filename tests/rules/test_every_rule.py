@@ -17,6 +17,7 @@ from whyidle.monitor.core.finding import Found, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.diagnosis.ranking import CAUSES, OF_ALL
+from whyidle.monitor.render.finding_text import first_sentence
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 
@@ -57,6 +58,7 @@ def test_it_cites_documents_and_offers_a_fix(rule: Rule) -> None:
     assert rule.fixes
     for framework, fix in rule.fixes.items():
         assert fix.text.endswith(".")
+        assert len(first_sentence(fix.text)) <= 70
         # What is in Julia is run by one.
         if framework != "flux":
             ast.parse(fix.code)

@@ -124,7 +124,7 @@ def test_a_pipeline_is_not_told_of_buckets() -> None:
     assert finding.fixes is not None
     fix = finding.fixes["pytorch"]
     assert "gradient_as_bucket_view" not in fix.code
-    assert "four for each stage" in fix.text
+    assert "four parts per stage" in fix.text
     pipelining = pytest.importorskip("torch.distributed.pipelining")
     made = inspect.signature(pipelining.Schedule1F1B)
     assert list(made.parameters)[:3] == ["stage", "n_microbatches", "loss_fn"]

@@ -38,7 +38,7 @@ def test_a_gpu_that_fell_off_the_bus() -> None:
 
 def test_a_gpu_that_is_lost_without_a_word() -> None:
     finding = found(NAME, _window(gpu_lost=[GONE]))
-    assert finding.title == "GPU 1: it is lost, the driver no longer reaches it"
+    assert finding.title == "GPU 1: it is lost: the driver no longer reaches it"
 
 
 def test_the_error_is_reported_and_not_what_followed_from_it() -> None:
@@ -74,6 +74,6 @@ def test_a_job_whose_gpus_nobody_read() -> None:
 @pytest.mark.parametrize("code", [31, 48])
 def test_a_lost_gpu_comes_before_any_error(code: int) -> None:
     finding = found(NAME, _window(xid=[_xid(code)], gpu_lost=[GONE]))
-    assert finding.title == "GPU 1: it is lost, the driver no longer reaches it"
+    assert finding.title == "GPU 1: it is lost: the driver no longer reaches it"
     said = {each.name: each.value for each in finding.evidence}
     assert "Restart the machine" in str(said["what to do first"])

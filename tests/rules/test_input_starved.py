@@ -347,7 +347,7 @@ def test_workers_that_wait_for_nfs() -> None:
     means = {**job.job.means, m.JOB_DISK_READ: 3e7}
     nfs = replace(job, job=replace(job.job, read_from=reads, means=means))
     finding = found(NAME, nfs)
-    assert finding.title == "The data loader waits for the storage: NFS"
+    assert finding.title == "The data loader waits for storage: NFS"
     # Their waits take no core: nearer data gives back what is surely that, and at most all of it.
     assert finding.gain is not None
     assert 0.4 < finding.gain.low < 0.6 < finding.gain.high
@@ -355,7 +355,7 @@ def test_workers_that_wait_for_nfs() -> None:
     assert "nfs4 at /data" in {e.value for e in finding.evidence}
     # Few reads were seen: the kind of storage is not named.
     some = replace(job, job=replace(job.job, read_from={"nfs4 at /data": 2}))
-    assert found(NAME, some).title == "The data loader waits for the storage"
+    assert found(NAME, some).title == "The data loader waits for storage"
 
 
 def test_shards_on_a_slow_disk() -> None:
@@ -363,7 +363,7 @@ def test_shards_on_a_slow_disk() -> None:
     reads = {"rotational disk sda (ext4 at /data)": 60}
     finding = found(NAME, replace(job, job=replace(job.job, read_from=reads)))
     assert finding.title is not None
-    assert "for the storage" in finding.title
+    assert "for storage" in finding.title
     assert finding.where[0].line == 12
 
 
@@ -383,7 +383,7 @@ def test_one_slow_worker_of_several() -> None:
     slow, quick = works(at, 1.0), works(at, 0.1)
     finding = found(NAME, fed_by(quick, slow, quick))
     assert finding.title is not None
-    assert "One loader worker is slower" in finding.title
+    assert "One loader worker is slow" in finding.title
     assert finding.gain is not None
     assert finding.gain.high == pytest.approx(0.6)
     assert severity(NAME, finding, measured=0.6) is Severity.MEDIUM
@@ -405,7 +405,7 @@ def test_workers_that_start_anew_at_each_epoch() -> None:
     means = {m.JOB_LOADER_WAIT: 0.1, m.HOST_CORES: 2.0}
     job = window(means=means, inside=True, facts=facts, stacks=of_chains(*rows))
     finding = found(NAME, job)
-    assert finding.title == "The device waits while loader workers are started anew"
+    assert finding.title == "The device waits while loader workers start again"
     assert finding.gain is not None
     assert finding.gain.high == pytest.approx(0.7)
     # Who starts takes cores as well: what the main thread waits for those may come back with it.

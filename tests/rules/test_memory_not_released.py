@@ -23,7 +23,7 @@ WORKER = GpuUser(8, "train.py", is_ours=True, memory=5.0 * GB)
 def test_a_notebook_that_somebody_has_forgotten() -> None:
     finding = found(NAME, torch(gpus=(gpu(JOB, NOTEBOOK, used=52.0 * GB),)))
     assert finding.severity is Severity.LOW
-    assert finding.title == "Another program holds 20.0 GiB of GPU 0 and does no work"
+    assert finding.title == "Another idle program holds 20.0 GiB of GPU 0"
     assert finding.evidence[1].name == "process 99 (ipykernel_launcher.py)"
     assert finding.fixes is not None
     assert "ps -fp PID" in finding.fixes["pytorch"].text
@@ -35,13 +35,13 @@ def test_where_the_job_runs_out_of_memory_it_is_missing() -> None:
 
 def test_workers_of_the_job_with_a_context_of_their_own() -> None:
     finding = found(NAME, torch(gpus=(gpu(JOB, WORKER, replace(WORKER, pid=9)),)))
-    assert finding.title == "2 other processes of the job hold 10.0 GiB of GPU 0 and do no work"
+    assert finding.title == "2 idle processes of the job hold 10.0 GiB of GPU 0"
     assert "no tensor of the device in a dataset" in str(finding.fixes)
 
 
 def test_memory_that_is_in_use_and_held_by_nobody() -> None:
     finding = found(NAME, torch(gpus=(gpu(JOB, GPU_MEMORY_UNCLAIMED=22.0 * GB),)))
-    assert "22.0 GiB of GPU 0 are in use, and no live process holds them" in str(finding.title)
+    assert "22.0 GiB of GPU 0 are held by no live process" in str(finding.title)
     assert finding.severity is Severity.LOW
 
 

@@ -24,7 +24,7 @@ SWAPS: dict[Metric, float] = {
 
 def test_a_job_that_is_slowed_above_memory_high() -> None:
     finding = found(NAME, window(means=SLOWED))
-    assert finding.title == "The job waits for memory: it is slowed above its memory.high"
+    assert finding.title == "The job waits for memory: it is above its memory.high"
     assert finding.gain is not None
     assert (finding.gain.low, finding.gain.high) == pytest.approx((0.25, 0.4))
     assert finding.fixes is not None

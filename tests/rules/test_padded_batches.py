@@ -63,7 +63,7 @@ def test_rows_that_are_filled_up_to_the_longest_of_all(tmp_path: Path, text: str
     assert finding.gain is not None
     assert finding.gain.low == pytest.approx(BACK[0] * 0.8 * 0.75)
     assert finding.gain.high == pytest.approx(0.8 * min(BACK[1] * 0.75, 1 - 0.25**2))
-    assert [each.value for each in finding.evidence] == [200, 50, 30, 4]
+    assert [each.value for each in finding.evidence] == [50, 200, 30, 4]
 
 
 def test_what_operators_cost_by_themselves_stays(tmp_path: Path) -> None:

@@ -253,8 +253,8 @@ def test_all_functions_that_are_compiled_again_count() -> None:
         ("at x: now float32[7,8], before float32[6,8]", None),
         ("at n: now the Python value 3, before the Python value 2", "tf.constant(number)"),
         (ANEW, "before the loop"),
-        ("at c: now the Cfg at 0x7f0, before the Cfg at 0x6f0", "pass the same each time"),
-        ("at c: now an object that is gone (0x7f0), before the Cfg at 0x6f0", "pass the same"),
+        ("at c: now the Cfg at 0x7f0, before the Cfg at 0x6f0", "or pass only its tensors"),
+        ("at c: now an object that is gone (0x7f0), before the Cfg at 0x6f0", "only its tensors"),
     ],
 )
 def test_of_tensorflow_each_cause_has_its_cure(reason: str, cure: str | None) -> None:

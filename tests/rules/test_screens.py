@@ -50,6 +50,7 @@ from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
 from whyidle.monitor import rules
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
+from whyidle.monitor.render.finding_text import first_sentence
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.window import Window
@@ -174,6 +175,8 @@ def drawn(name: str) -> str:
     answer = as_json(diagnose(faulty, only=(name,)))
     assert {finding.rule for finding in answer.findings} == {name}
     for finding in answer.findings:
+        assert len(finding.title) <= 60
+        assert all(len(first_sentence(x.text)) <= 70 for x in finding.fixes.values())
         # Lines break by the folder.
         finding.where[:] = [structs.replace(x, file=Path(x.file).name) for x in finding.where]
     return screen(answer, console=Console(width=WIDTH, highlight=False, color_system=None))

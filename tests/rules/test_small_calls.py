@@ -95,11 +95,11 @@ def small(folder: Path, source: str, line: int, calls: int = 6, each: int = 16) 
 @pytest.mark.parametrize(
     ("source", "line", "words"),
     [
-        (LETTERS, 3, "Pad the rows"),
-        (TOKENS, 4, "Pad the rows"),
-        (GAMES, 2, "Play several environments"),
+        (LETTERS, 3, "Pad rows"),
+        (TOKENS, 4, "Pad rows"),
+        (GAMES, 2, "Run several environments"),
         # Of a job whose source is not there.
-        ("", 0, "Pad the rows"),
+        ("", 0, "Pad rows"),
     ],
 )
 def test_many_at_once_and_nothing_compiled(

@@ -58,7 +58,7 @@ def test_what_the_loop_takes_comes_back_as_it_was_measured() -> None:
     assert finding.confidence is Confidence.INFERRED
     assert [each.value for each in finding.evidence] == [0.4, 200]
     assert finding.fixes is not None
-    assert "in place of foreach=False" in finding.fixes["pytorch"].text
+    assert "instead of foreach=False" in finding.fixes["pytorch"].text
 
 
 def test_on_a_cpu_torch_takes_the_loop_by_itself_and_that_is_low_at_most() -> None:

@@ -212,7 +212,7 @@ def test_batches_of_single_operations_beside_a_compiled_step(
     makes = SourceLine(str(file), line, function, 0)
     seen = stacks((LOOP, (LOOP,), 550), (LAUNCHES, (makes, LOOP), 450))
     finding = found(NAME, window(stacks=seen, facts=GATHERS))
-    assert finding.title == "Batches are made one operation of JAX at a time"
+    assert finding.title == "Batches are made one JAX operation at a time"
     assert finding.where[0].line == line
     assert finding.fixes is not None
     assert "NumPy" in finding.fixes["jax"].text

@@ -100,7 +100,7 @@ def test_the_answer_and_the_screen_have_it() -> None:
     without = as_json(diagnose(window())).host
     assert without.cores is None
     assert without.unknown["cores"]
-    assert "Loading takes the cores" in screen(as_json(diagnose(job())))
+    assert "Data loading takes the cores" in screen(as_json(diagnose(job())))
 
 
 def test_loading_that_nobody_waits_for_takes_cores() -> None:

@@ -106,9 +106,7 @@ def test_of_nccl_the_rank_without_an_open_one_is_missing() -> None:
     }
     with serving(pages) as url:
         finding = found(url)
-    assert finding.found.title == (
-        "The job is stuck: rank 1 has begun nothing after collective #41"
-    )
+    assert finding.found.title == ("Stuck: rank 1 has started nothing after collective #41")
     assert finding.severity is Severity.HIGH
     # First that of the rank that is missing.
     assert [(x.file, x.line) for x in finding.found.where] == [
@@ -116,7 +114,7 @@ def test_of_nccl_the_rank_without_an_open_one_is_missing() -> None:
         ("/job/train.py", 10),
     ]
     said = {each.name: each for each in finding.found.evidence}
-    assert said["rank 0 began last"].value == "nccl:all_reduce #42 of Float 1024x2"
+    assert said["rank 0 started last"].value == "nccl:all_reduce #42 of Float 1024x2"
     assert {each.source for each in said.values()} == {"flight recorder"}
 
 
@@ -124,7 +122,7 @@ def test_a_rank_that_does_not_answer_is_named_and_nobody_is_asked_for_lines() ->
     waits = recorder(began(42))
     with serving({NCCL: page(waits, FAILED, waits), OTHERS: page(*[FAILED] * 3)}) as url:
         finding = found(url)
-    assert finding.found.title == "The job is stuck: rank 1 does not answer"
+    assert finding.found.title == "Stuck: rank 1 does not answer"
     said = {each.name: each.value for each in finding.found.evidence}
     assert said["ranks that were looked at"] == "2 of 3, without rank 1"
     assert said["rank 1 does not answer"] == "TimeoutError"

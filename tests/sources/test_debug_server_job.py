@@ -58,10 +58,8 @@ def test_its_server_names_the_missing_rank_and_its_line(
         process.communicate(timeout=30)
     assert process.returncode == 0
     (found,) = (x.found for x in diagnose(window).findings if x.rule.id == "job_stands_still")
-    assert found.title == (
-        "The job is stuck: rank 0 has begun nothing after gloo:all_reduce #30 of Float 1024x2"
-    )
+    assert found.title == ("Stuck: rank 0 has started nothing after gloo:all_reduce #30")
     assert [(Path(x.file).name, x.line) for x in found.where[:1]] == [("train.py", 15)]
     said = {each.name: each.value for each in found.evidence}
     assert said["ranks that were looked at"] == "2 of 2"
-    assert said["rank 1 began last"] == "gloo:all_reduce #31 of Float 1024x2"
+    assert said["rank 1 started last"] == "gloo:all_reduce #31 of Float 1024x2"

@@ -60,14 +60,12 @@ def test_the_rank_that_began_fewer_is_missing(form: str, tmp_path: Path) -> None
     (tmp_path / "notes.txt").write_text("no dump")
     window = of_dumps(dumps_of(tmp_path), "dumps")
     (finding,) = (x for x in diagnose(window).findings if x.rule.id == "job_stands_still")
-    assert finding.found.title == (
-        "The job is stuck: rank 2 has begun nothing after nccl:all_reduce #41 of Float 1024x2"
-    )
+    assert finding.found.title == ("Stuck: rank 2 has started nothing after nccl:all_reduce #41")
     assert finding.severity == "high"
     assert finding.found.where[0].file == "/job/train.py"
     said = {each.name: each.value for each in finding.found.evidence}
     assert said["ranks that were looked at"] == "4 of 4"
-    assert said["rank 0 began last"] == "nccl:all_reduce #42 of Float 1024x2"
+    assert said["rank 0 started last"] == "nccl:all_reduce #42 of Float 1024x2"
 
 
 def test_the_rank_whose_device_never_came_to_it(tmp_path: Path) -> None:

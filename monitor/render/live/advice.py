@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
-from whyidle.monitor.core.contracts.diagnosis import FindingJson, FixJson, VerdictJson
+from whyidle.monitor.core.contracts.diagnosis import FindingJson, FixJson, PlaceJson, VerdictJson
 from whyidle.monitor.recording.faults import FIRST_SECONDS
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import finding_text
@@ -19,7 +19,7 @@ from whyidle.monitor.render.live.lines import cut, ends
 INDENT: Final = "       "
 # The rest is a key away.
 MOST: Final = 3
-HEADINGS: Final = ("what to write", "what was measured")
+HEADING: Final = "what to write"
 LOOKING: Final = f"Looking for the cause: that takes about {FIRST_SECONDS + 5:.0f} s."
 NOTHING: Final = "No cause is certain yet."
 
@@ -37,7 +37,8 @@ class Advice:
     place: str = ""
     fix: str = ""
     code: str = ""
-    evidence: tuple[str, ...] = ()
+    # The most telling measured number.
+    evidence: str = ""
 
 
 def of(snapshot: Snapshot) -> tuple[Advice, ...]:
@@ -52,9 +53,8 @@ def of(snapshot: Snapshot) -> tuple[Advice, ...]:
 
 
 def _said(verdict: VerdictJson) -> Advice:
-    # Its text names the line.
     fix, code = _fixed(verdict.fix)
-    return Advice(printable(verdict.text), fix=fix, code=code)
+    return Advice(printable(verdict.text), place=_place(verdict.where), fix=fix, code=code)
 
 
 def _found(finding: FindingJson) -> Advice:
@@ -62,18 +62,21 @@ def _found(finding: FindingJson) -> Advice:
     gain = "" if finding.expected is None else f"about {finding.expected:.2f}x faster"
     gain += ", uncertain" if gain and finding_text.is_uncertain((slow, fast)) else ""
     low, high = f"{slow:.2f}x", f"{fast:.2f}x"
-    where = next(iter(finding.where), None)
     fix, code = _fixed(next(iter(finding.fixes.values()), None))
     return Advice(
         printable(finding.title),
         finding.severity,
         gain,
         f"{low} to {high}" if gain and low != high else "",
-        "" if where is None else f"{finding_text.short(where)} in {printable(where.function)}",
+        _place(finding.where),
         fix,
         code,
-        evidence=tuple(f"{e.name}: {e.value}" for e in finding_text.of(finding).evidence),
+        "".join(e.words for e in finding_text.of(finding).evidence[:1]),
     )
+
+
+def _place(where: Sequence[PlaceJson]) -> str:
+    return "".join(map(finding_text.in_function, where[:1]))
 
 
 def _fixed(fix: FixJson | None) -> tuple[str, str]:
@@ -81,7 +84,7 @@ def _fixed(fix: FixJson | None) -> tuple[str, str]:
 
 
 def lines(advice: Sequence[Advice], width: int) -> list[Text]:
-    """Return the first with its place and its fix, a line for each of the next."""
+    """Return the first with its place, fix and evidence, a line for each of the next."""
     first, *rest = advice
     shown = [_head(first, width, "bold")]
     if first.place or first.between:
@@ -89,6 +92,8 @@ def lines(advice: Sequence[Advice], width: int) -> list[Text]:
     if first.fix:
         fix = finding_text.first_sentence(first.fix)
         shown.append(cut(Text(f"{INDENT}→ {fix}", "cyan"), width))
+    if first.evidence:
+        shown.append(cut(Text(f"{INDENT}{first.evidence}", "dim"), width))
     shown += [_head(each, width) for each in rest[: MOST - 1]]
     if more := len(rest) - MOST + 1:
         shown += [Text(f"{INDENT}and {more} more", "dim")] if more > 0 else []
@@ -102,9 +107,7 @@ def _head(advice: Advice, width: int, style: str = "") -> Text:
     return ends(line.append(advice.title, style), advice.gain, width, "bold green")
 
 
-def details(advice: Advice, width: int) -> list[list[Text]]:
-    """Return what to write, and what was measured, for a screen with room to spare."""
-    code = [Text(f"{INDENT}{printable(row)}", "cyan") for row in advice.code.splitlines()]
-    measured = [Text(f"{INDENT}{row}") for row in advice.evidence]
-    parts = zip(HEADINGS, (code, measured), strict=True)
-    return [[cut(x, width) for x in (Text(name, "dim"), *rows)] for name, rows in parts if rows]
+def code(advice: Advice, width: int) -> list[Text]:
+    """Return what to write, for a screen with space to spare."""
+    rows = [Text(f"{INDENT}{printable(row)}", "cyan") for row in advice.code.splitlines()]
+    return [cut(x, width) for x in (Text(HEADING, "dim"), *rows)] if rows else []

@@ -44,11 +44,11 @@ def main(view: View, size: Size, foot: list[Text], *, paused: bool = False) -> l
         _events(view, right_width),
     ]
     # What a person has time for once all the rest is there.
-    details = advice.details(view.advice[0], narrow)
+    code = advice.code(view.advice[0], narrow)
     if two:
-        middle = beside(_parted([*left, *details], narrow), _parted(right, right_width), narrow)
+        middle = beside(_parted([*left, code], narrow), _parted(right, right_width), narrow)
     else:
-        middle = _parted([*left, *right, *details], width)
+        middle = _parted([*left, *right, code], width)
     return _framed(_top(view, width, paused=paused), middle, foot, size)
 
 
@@ -97,7 +97,7 @@ def _framed(top: list[Text], middle: list[Text], foot: list[Text], size: Size) -
     room = max(0, height - len(top) - len(foot) - LINES)
     shown = middle[:room]
     # A line or a heading below which nothing fits says nothing.
-    while shown and shown[-1].plain.strip("─") in {"", *advice.HEADINGS}:
+    while shown and shown[-1].plain.strip("─") in {"", advice.HEADING}:
         shown.pop()
     blank = [Text() for _ in range(room - len(shown))]
     return [*top, _line(width), *shown, *blank, _line(width), *foot][-height:]

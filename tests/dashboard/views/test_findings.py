@@ -49,7 +49,9 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
     window = recorded(name)
     page = page_of(window)
     terminal = flat(screen(as_json(diagnose(window)), everything=True))
-    said = [page.verdict, *findings.caveats(page.answer), *findings.while_it_computes(page.answer)]
+    said = [*findings.caveats(page.answer), *findings.while_it_computes(page.answer)]
+    said.append(page.answer.verdict.text)
+    assert page.verdict.startswith(page.answer.verdict.text.rstrip("."))
     for each in page.answer.findings:
         said += [each.title, *each.documents, *each.also_seen]
         words = finding_text.of(each)
