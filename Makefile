@@ -50,6 +50,8 @@ lint: ## set up, then the checks without the tests
 	@$(BIN)/check-jsonschema -q --builtin-schema vendor.dependabot .github/dependabot.yml
 	@$(BIN)/check-jsonschema -q --builtin-schema vendor.citation-file-format CITATION.cff
 	@$(BIN)/zizmor --offline --quiet .github
+	@echo "== words: the sheet of CONTRIBUTING.md"
+	@$(BIN)/python .ci/words
 	@echo "== docs: generated parts of README*.md and docs/"
 	@$(BIN)/cog --check README*.md docs/*.md
 

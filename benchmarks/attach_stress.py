@@ -166,7 +166,7 @@ def side_by_side(name: str, times: int) -> dict[str, list[dict[str, object]]]:
     """Enter fresh jobs, by us and by each peer in turn; return what the jobs saw."""
     found: dict[str, list[dict[str, object]]] = {}
     for _ in range(times):
-        found.setdefault("nobody", []).append(_seen(name, None))
+        found.setdefault("nothing", []).append(_seen(name, None))
         found.setdefault("monitor", []).append(_seen(name, lambda v: cycle(v.key)))
         for peer in (p for p in PEERS if importlib.util.find_spec(p)):
             found.setdefault(peer, []).append(_seen(name, _entering(peer)))

@@ -54,7 +54,7 @@ def main() -> None:
         step_ended()
         watched.news()
 
-    found = [Result("a step, nobody watches", each_ns(step), "ns", BAR_NS)]
+    found = [Result("a step, no agent", each_ns(step), "ns", BAR_NS)]
     ticks: list[int] = []
     marks.listener = lambda: ticks.append(1)
     marks.told = {"run": 1, "parts": {"compute": 1.0}}

@@ -104,7 +104,7 @@ def _kept(running: Exporter, folder: Path) -> Iterator[Result]:
             content = packed(families)
             store.add([Kept(n + 1, content)])
             took.append((time.perf_counter() - began) * 1000)
-    yield Result("a page that nobody scraped, kept", len(content) / 1024, "KiB")
+    yield Result("a page that was not scraped, kept", len(content) / 1024, "KiB")
     yield Result("keeping it, median", statistics.median(took), "ms")
 
 

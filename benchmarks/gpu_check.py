@@ -31,11 +31,11 @@ from benchmarks.gpu import runner  # noqa: E402  found by the line above
 # The most seconds that each takes, its module, and what it looks at. What must not be missing comes
 # first; the pairs take all the time that is left.
 CHECKS = {
-    "record": (100, "recordings", "NVML on tape: what gpu_record.py found beside the notes."),
+    "record": (100, "recordings", "NVML on tape: what gpu_record.py found next to the notes."),
     "attach_torch": (130, "jobs", "A PyTorch job is entered in every way: stops, what it loses."),
     "attach_jax": (150, "jobs", "A JAX job is entered in every way: stops, what it loses."),
-    "torch_trace": (30, "profilers", "Our times beside torch's key_averages; what notes claim."),
-    "jax_trace": (30, "profilers", "Our times beside those of JAX's reader; what notes claim."),
+    "torch_trace": (30, "profilers", "Our times next to torch's key_averages; what notes claim."),
+    "jax_trace": (30, "profilers", "Our times next to those of JAX's reader; what notes claim."),
     "beside_torch": (90, "beside", "Our traces in a job that runs torch.profiler itself."),
     "beside_jax": (90, "beside", "Our traces in a job that runs jax.profiler itself."),
     "story": (90, "story", "A Flax job at a few percent: attach, finding, utilisation after."),

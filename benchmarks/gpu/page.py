@@ -18,7 +18,7 @@ NOTHING = (
 )
 PACKAGES = ("torch", "jax")
 LONGEST = 160
-PAIRS = ("pair", "what stands first", "foreseen", "measured")
+PAIRS = ("pair", "what stands first", "predicted", "measured")
 Part = dict[str, Any]
 Row = tuple[object, ...]
 
@@ -64,7 +64,7 @@ def _model(folder: Path) -> Iterator[str]:
             _costs(found),
         ),
         (
-            "Traces beside the framework's own profiler",
+            "Traces next to the framework's own profiler",
             ("check", "operations", "their time", "ours"),
             _times(found),
         ),

@@ -44,7 +44,7 @@ def _cost(finding: FindingJson) -> str:
         f'<div class="w-cost" role="img" aria-label="{low:.0%} to {high:.0%} of the time">'
         f'<i style="width:{low:.1%};background:{colour}"></i>'
         f'<i style="width:{high - low:.1%};background:{maybe}"></i></div>'
-        f'<div class="w-sub">at least {low:.0%} of the time comes back{most}</div>'
+        f'<div class="w-sub">at least {low:.0%} of the time is saved{most}</div>'
     )
 
 

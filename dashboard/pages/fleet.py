@@ -126,7 +126,7 @@ def _spent(found: FleetJson) -> list[Tile]:
              unknown.get("held.money") or (of_these if money else "no host has a price set")),
         Tile("Free", None if free is None else words.hours(free.gpu_hours),
              unknown.get("held.time") or (
-                 "nothing is known of it" if free is None else "GPU-hours that nobody held")),
+                 "nothing is known of it" if free is None else "GPU-hours that no job held")),
     ]  # fmt: skip
 
 

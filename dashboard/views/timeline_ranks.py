@@ -76,7 +76,7 @@ def apart(found: RanksJson, shown: Sequence[int]) -> Iterator[str]:
     """Say which of the shown ranks have no place beside the others, and why."""
     for rank in (found["each"][i] for i in shown):
         if rank["last"] is None and rank["clock_ns"] is None:
-            yield f"{_label(rank)} stands beside no other: {rank['unknown']['last']}."
+            yield f"{_label(rank)} is next to no other: {rank['unknown']['last']}."
 
 
 def comers(store: Path, trace: int, part: TickRange) -> Comers:

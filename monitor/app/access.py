@@ -22,14 +22,14 @@ def closed(fs: ProcFs, pid: str = "PID") -> Refusal | None:
     scope = (fs.text(precheck.YAMA) or "0").strip()
     if scope == "3":
         return Refusal(
-            "This machine lets nobody into a running job (kernel.yama.ptrace_scope is 3).",
+            "This machine lets no one into a running job (kernel.yama.ptrace_scope is 3).",
             f"Start it with the monitor: {START}",
         )
     if scope == "0" or precheck.may_trace(fs):
         return None
     if os.geteuid() == 0 or _in_container():
         return Refusal(
-            "This container lets nobody into a running job: it lacks SYS_PTRACE.",
+            "This container lets no one into a running job: it lacks SYS_PTRACE.",
             f"Docker: docker exec --privileged -u root -it CONTAINER monitor attach {pid}\n"
             f"Kubernetes: kubectl debug -it POD --target=CONTAINER --profile=sysadmin"
             f" --image=IMAGE -- monitor attach {pid}\n"

@@ -1,4 +1,4 @@
-"""``monitor fix``: the change that mends a finding, as a patch; and whether it does."""
+"""``monitor fix``: the change that fixes a finding, as a patch; and whether it does."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _AGAIN: Final = "Remove it and type this again, or change it by hand."
 _OWN: Final = {
     TARGETS: (
         {"targets": "--target"},
-        "Add hosts to its list: a running Prometheus reads it anew.",
+        "Add hosts to its list: a running Prometheus reads it again.",
     ),
     CONFIG: ({"managers": "--alertmanager", "kubernetes": "--kubernetes"}, _AGAIN),
     SERVICE: ({"listens": "--address", "program": "--exec"}, _AGAIN),
@@ -111,5 +111,5 @@ def _say_what_stays(place: Path, other: set[str]) -> None:
     if rest:
         say(
             f"Not as this version writes them: {', '.join(rest)}.",
-            "To have them anew, remove them and type this again.",
+            "To write them again, remove them and type this again.",
         )

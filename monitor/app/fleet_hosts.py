@@ -53,7 +53,7 @@ def say_what_is_to_do(folder: Path, made: Exporter, targets: Sequence[str], name
     far = list(_far(targets))
     lacking = []
     if far and ip_address(made.address).is_loopback:
-        say(f"{SERVICE} listens on {made.address} only: as it is, nobody can scrape {_some(far)}.")
+        say(f"{SERVICE} listens on {made.address} only: no server can scrape {_some(far)}.")
         lacking.append(f"--address {ANY}")
     others = [] if named else [each for each in far if not _is_here(_parts(each)[0])]
     if others:

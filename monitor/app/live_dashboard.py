@@ -88,6 +88,6 @@ def beside(screen: Screen, *, wanted: bool) -> Iterator[Opened]:
 def nowhere_to_say() -> UsageProblem:
     """Return why a recording in the background has no page of its own."""
     return UsageProblem(
-        "In the background nobody would see the link of the dashboard.",
+        "In the background the link of the dashboard would not be shown.",
         "Open it when you want to look: monitor dashboard",
     )

@@ -1,4 +1,4 @@
-"""``monitor report``: one file about a recording, to send to somebody."""
+"""``monitor report``: one file about a recording, to send to someone."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def yama(target: Target, *, as_parent: bool) -> Refusal | None:
     again = run_instead(target)
     if scope == "3":
         return Refusal(
-            "This machine lets nobody into a running process (kernel.yama.ptrace_scope is 3, until "
+            "This machine lets no one into a running process (kernel.yama.ptrace_scope is 3, until "
             "the next boot).",
             f"Start the job with the agent inside: {again}",
         )

@@ -87,15 +87,19 @@ observe = click.option(
     "--observe", is_flag=True, help="Only look from outside: nothing goes into the job."
 )
 any_user = click.option(
-    "--any-user", is_flag=True, help="Also enter processes of other users than the job's first."
+    "--any-user",
+    is_flag=True,
+    help=("Also enter processes of users other than that of the job's first process."),
 )
 _trace_share = click.option(
     "--trace-share",
     type=Finite(0.0, 1.0),
     metavar="X",
-    help="Of the job's time for short traces, at most (default: 0.01; 0: none).",
+    help="Most of the job's time to use for short traces (default: 0.01; 0: none).",
 )
-_no_trace = click.option("--no-trace", is_flag=True, help="Take no traces; as --trace-share 0.")
+_no_trace = click.option(
+    "--no-trace", is_flag=True, help=("Take no traces; same as --trace-share 0.")
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Show nothing until the end.")
 
 

@@ -18,7 +18,7 @@ To be told of what is found:    monitor attach 4711 --notify ~/bin/tell-me"""
 @click.argument("pid", required=False, metavar="[PID|SCRIPT]")
 @click.option("--wait", is_flag=True, help="Wait for a process that runs SCRIPT.")
 @click.option("--for", "seconds", type=options.Finite(min=0.0, min_open=True), metavar="SECONDS",
-              help="End after so many seconds (default: when the job ends).")  # fmt: skip
+              help="End after this many seconds (default: when the job ends).")  # fmt: skip
 @options.hz
 @options.label
 @options.everything
@@ -31,9 +31,11 @@ To be told of what is found:    monitor attach 4711 --notify ~/bin/tell-me"""
 @click.option("--export", type=options.PORT, metavar="PORT",
               help="Serve this host to Prometheus meanwhile; see `monitor export`.")  # fmt: skip
 @click.option("--notify", metavar="CMD", callback=options.text,
-              help="Run CMD when a finding of high severity appears; it gets JSON on its standard"
-              " input, and no shell reads it.")  # fmt: skip
-@click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
+              help="Run CMD when a finding of high severity appears; it gets JSON on its"
+                   " standard input, and runs without a shell.")  # fmt: skip
+@click.option(
+    "--background", is_flag=True, help=("Keep recording in the background; see `monitor stop`.")
+)
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--start-ticks", type=int, hidden=True)
 @options.as_json
@@ -41,14 +43,14 @@ To be told of what is found:    monitor attach 4711 --notify ~/bin/tell-me"""
 def command() -> None:
     """Show why a running job leaves its GPU idle.
 
-    Its GPUs and processes are read from outside: the driver's counters and /proc. Into each Python
-    process with JAX, PyTorch or TensorFlow goes a small agent, a thread that measures what only the
-    inside knows: steps, pauses of the garbage collector, the line of your code. Entering stops the
-    process for a few milliseconds at most; its results stay the same. The agent writes to a file of
-    its own under /tmp, and leaves when the watching ends or the monitor is gone.
+    Its GPUs and processes are read from outside: the driver's counters and /proc. A small agent
+    thread is injected into each Python process with JAX, PyTorch or TensorFlow. It measures what is
+    only visible from inside: steps, pauses of the garbage collector, the line of your code.
+    Entering stops the process for a few milliseconds at most; its results stay the same. The agent
+    writes to its own file under /tmp, and leaves when watching ends or the monitor is gone.
 
-    Where GPUs wait, or nothing measures whether they do, a short trace is taken now and then: at
-    most 1% of the job's time, and less and less often while each says the same.
+    If GPUs wait, or nothing measures whether they do, a short trace is taken now and then: at most
+    1% of the job's time, and less often while the traces agree.
 
     With --observe nothing goes into the job. Without a PID it lists the jobs to choose from; a name
     such as train.py means the one process that runs it. Ctrl-C ends the watching, never the job.

@@ -18,8 +18,9 @@ Hold a change against it:    monitor run --gate main -- python train.py"""
 def command() -> None:
     """Save runs as a baseline that later ones are judged by.
 
-    `monitor run --gate` judges. A baseline is one file, and stays when its recordings are deleted.
-    NAME is a word, or the path of a file, which can be committed or carried to another machine.
+    `monitor run --gate` compares with it. A baseline is one file, and stays when its recordings are
+    deleted. NAME is a word, or the path of a file, which can be committed or copied to another
+    machine.
     """
 
 

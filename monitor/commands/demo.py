@@ -23,20 +23,20 @@ All there are:                      monitor demo --list"""
 @click.argument("fault", required=False)
 @click.option("--framework", type=click.Choice(FRAMEWORKS), metavar="jax|torch|tensorflow|julia",
               help="Only with this one.")  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="Run every pair; that takes a while.")
-@click.option("--list", "only_list", is_flag=True, help="List the faults, and run none.")
+@click.option("--all", "everything", is_flag=True, help="Run every pair; this takes a while.")
+@click.option("--list", "only_list", is_flag=True, help="List the faults, and run nothing.")
 @click.option("--seconds", type=options.Finite(min=LEAST), metavar="S",
-              help="Train for so long, before and after (default: as long as the fault takes to"
-              " show, 7 to 18).")  # fmt: skip
+              help="Train for this long, before and after (default: as long as the fault takes"
+                   " to show, 7 to 18).")  # fmt: skip
 @click.option("--rounds", type=options.Whole(1, 20), default=1, show_default=True, metavar="N",
-              help="Run both sides so often, in turns: how sure the speed-up is.")  # fmt: skip
-@click.option("--no-dashboard", is_flag=True, help="Say nothing of the dashboard at the end.")
+              help="Run both sides this often, in turns: how certain the gain is.")  # fmt: skip
+@click.option("--no-dashboard", is_flag=True, help="Do not mention the dashboard at the end.")
 @options.as_json
 @options.implemented_by("demo")
 def command() -> None:
     """Run a small job with a fault, then with its fix, and compare.
 
-    Both are recorded as `monitor run` does: the fault is found with its line of code, the speed-up
-    is predicted, the fix applied, and the speed-up measured here. Without FAULT three are shown.
-    With --json there is one object a line for each fault.
+    Both are recorded as by `monitor run`: the fault is found with its line of code, the speed-up is
+    predicted, the fix applied, and the speed-up measured here. Without FAULT it shows three. With
+    --json it prints one object a line for each fault.
     """

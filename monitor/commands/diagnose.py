@@ -23,25 +23,25 @@ For a code host:         monitor diagnose last --format sarif > whyidle.sarif"""
 @click.command(epilog=_EPILOG)
 @click.argument("target", metavar="[RUN|FILE|PID|URL]", default="last")
 @click.option("--fail-on", type=click.Choice(LEVELS), metavar="LEVEL",
-              help="End with 1 where a finding is at least this severe: high, medium, low or"
-              " info; else with 7 where it is not known where most of the time goes.")  # fmt: skip
+              help="End with 1 if a finding is at least this severe: high, medium, low or info;"
+              " else with 7 if it is not known where most of the time goes.")  # fmt: skip
 @click.option("--seconds", type=options.Finite(min=0.0, min_open=True), metavar="S",
-              help="Of a process that is not being recorded: watch it for so long first"
+              help="Watch a process that is not being recorded for this long first"
               f" (default: {WATCH_SECONDS:g}).")  # fmt: skip
 @click.option("--format", "written", type=click.Choice(FORMATS), metavar="FORMAT",
               help="Print it for others: json (as --json), sarif (2.1.0), github (annotations of"
               " GitHub Actions), markdown (a comment). Paths are those in the repository around"
               " the current folder.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True,
-              help="Also the names of the rules, how sure each finding is, and what was not"
-              " checked.")  # fmt: skip
+              help="Also all evidence, the names of the rules, how sure each finding is, and what"
+              " was not checked.")  # fmt: skip
 @options.as_json
 @options.implemented_by("diagnose")
 def command() -> None:
     """Say what costs a job its time, and what gives it back.
 
-    Of a recording (its number, its label, or `last`), of a trace file, or of a running process:
-    at once of one that is being recorded, of any other after it was watched for a while. Findings
-    come with their evidence, the line of your code, the fix, and the gain to expect; what could not
-    be judged comes with what would allow it.
+    It reads a recording (its number, its label, or `last`), a trace file, or a running process: at
+    once if the process is being recorded, otherwise after watching it for a while. Findings come
+    with their evidence, the line of your code, the fix, and the gain to expect; what could not be
+    judged comes with what would allow it.
     """

@@ -26,8 +26,8 @@ One process:    monitor doctor 4711"""
 def command() -> None:
     """Check what works here, and whether you can attach.
 
-    The driver, the GPUs and the store; with PID also what can be seen of that job, and which of the
-    ways into it are open.
+    The driver, the GPUs and the store; with PID also what can be seen of that job, and which ways
+    into it are open.
 
     The job is not touched, and nothing is changed without --salvage.
     """

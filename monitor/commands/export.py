@@ -26,12 +26,13 @@ Record each job on a GPU:    monitor export --attach gpu"""
 @click.option("--once", is_flag=True,
               help="Print one scrape and end: nothing is served or recorded.")  # fmt: skip
 @click.option("--attach", type=click.Choice(["all", "gpu", "none"]), default="none",
-              show_default=True, help="Jobs to record: those on a GPU; all with a framework, too;"
-              " or none, which enters nothing. As root everybody's, else your own.")  # fmt: skip
+              show_default=True, help="Jobs to record: those on a GPU; all with a framework,"
+                                      " too; or none, which enters nothing. As root everyone's,"
+                                      " else your own.")  # fmt: skip
 @click.option("--user", "users", multiple=True, metavar="NAME",
               help="With --attach: record only this user's; may be repeated.")  # fmt: skip
 @click.option("--no-dcgm-names", is_flag=True,
-              help="Leave out the names of dcgm-exporter, where that runs beside it.")  # fmt: skip
+              help="Leave out the names of dcgm-exporter, if that also runs.")  # fmt: skip
 @click.option("--host-label", type=click.Choice(["Hostname", "hostname"]), default="Hostname",
               show_default=True, help="How those names label the host; releases of dcgm-exporter"
               " after 4.8.2 write the second.")  # fmt: skip
@@ -55,9 +56,10 @@ Record each job on a GPU:    monitor export --attach gpu"""
 def command() -> None:
     """Serve the GPUs and jobs of this host to Prometheus.
 
-    GPUs go by the names of dcgm-exporter, so that its dashboards work; what those do not know, why
-    GPUs wait and for whom, goes by names that begin with whyidle_. All is seen from outside: the
-    driver's counters and /proc. What `monitor attach` records meanwhile is read from the store.
+    GPUs have the metric names of dcgm-exporter, so that its dashboards work; what those do not
+    cover, why GPUs wait and for what, has names that begin with whyidle_. Everything is read from
+    outside: the driver's counters and /proc. What `monitor attach` records meanwhile is read from
+    the store.
 
     Only this machine can reach it, unless --address says otherwise. Ctrl-C ends it.
     """

@@ -1,4 +1,4 @@
-"""``monitor fix``: the change that mends a finding, as a patch."""
+"""``monitor fix``: the change that fixes a finding, as a patch."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Is it faster, and the same?  monitor fix last --verify 'python train.py --steps 
 @click.argument("rule", metavar="[RULE]", required=False)
 @click.option("--apply-to", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Write a changed copy of the code into this new folder.")  # fmt: skip
-@click.option("--write", is_flag=True, help="Change your files: only where git has nothing"
-              " uncommitted.")  # fmt: skip
-@click.option("--force", is_flag=True, help="With --write: without git, or beside uncommitted"
-              " changes.")  # fmt: skip
+@click.option("--write", is_flag=True,
+              help="Change your files, if git has nothing uncommitted.")  # fmt: skip
+@click.option("--force", is_flag=True, help="With --write: also without git, or with"
+              " uncommitted changes.")  # fmt: skip
 @click.option("--verify", metavar="CMD",
               help="Run this with the code as it is and with the change, in turns.")  # fmt: skip
 @click.option("--check", metavar="CMD",
@@ -33,19 +33,20 @@ Is it faster, and the same?  monitor fix last --verify 'python train.py --steps 
 @click.option("--turns", type=options.Whole(2, 50), default=TURNS, show_default=True,
               help="With --verify: how often each is run.")  # fmt: skip
 @click.option("--for", "seconds", type=options.Finite(min=1.0), default=SECONDS, metavar="S",
-              show_default=True, help="With --verify: end each run after so long.")  # fmt: skip
+              show_default=True, help="With --verify: end each run after this time.")  # fmt: skip
 @click.option("--tolerance", type=options.Finite(min=0.0), default=TOLERANCE, metavar="T",
               show_default=True,
-              help="With --verify: by what share results may differ.")  # fmt: skip
+              help="With --verify: by which fraction results may differ.")  # fmt: skip
 @click.option("--allow-numerics", is_flag=True,
-              help="Also changes of what is computed: precision, random numbers.")  # fmt: skip
+              help="Also make changes to what is computed: precision, random numbers.")  # fmt: skip
 @options.as_json
 @options.implemented_by("fix")
 def command() -> None:
     """Print the change that fixes what was found, as a diff.
 
-    Only where the source proves that the change is right; else it says what stops it, and prints
-    the advice. Without RULE: for every finding. Nothing is written into your files without --write.
+    It does so only if the source proves that the change is right; else it says what prevents it,
+    and prints the advice. Without RULE: for every finding. Nothing is written to your files without
+    --write.
 
     --verify runs CMD in the current folder as it is, and in a changed copy of it, in turns, and
     says whether it got faster, by how much, and whether it prints the same results.

@@ -39,11 +39,10 @@ def command() -> None:
 def init() -> None:
     """Write what a Prometheus server and its hosts need into DIR.
 
-    It gets what to scrape, recording rules, alerts (GPUs held and idle, memory held by nobody, lost
+    It gets what to scrape, recording rules, alerts (GPUs held and idle, memory of no process, lost
     GPUs, XIDs, throttling, slower steps, findings that last) and dashboards for Grafana. For the
     hosts: a systemd unit, a DaemonSet for Kubernetes, a prolog and an epilog for SLURM, a script
-    that attaches in a pod.
-    What is there already stays as it is, and what differs from it is said.
+    that attaches in a pod. Existing files are not changed, and differences to them are reported.
     """
 
 

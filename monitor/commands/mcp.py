@@ -22,9 +22,9 @@ Over HTTP, with a token:       monitor mcp --http 9401"""
 def command() -> None:
     """Answer the questions of a coding agent about jobs.
 
-    It speaks the Model Context Protocol, on stdio unless --http is given.
+    It uses the Model Context Protocol, on stdio unless --http is given.
 
     The agent lists jobs, asks for findings, the account of the time, evidence, lines of code and
-    patches, compares runs, and asks the store in SQL. It only reads unless --allow-actions is
-    given. Answers have no secrets, users or hosts.
+    patches, compares runs, and queries the store in SQL. It only reads unless --allow-actions is
+    given. Answers contain no secrets, users or hosts.
     """

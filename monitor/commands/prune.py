@@ -59,9 +59,9 @@ All but the newest ten:   monitor prune --keep 10"""
 def command() -> None:
     """Delete recordings.
 
-    Those named, or by age, count or size. One that still runs stays.
+    Choose them by name, age, count or size. A running recording stays.
 
-    The store also looks after itself: every second for a day, every 10 s for a week, every
-    minute for 90 days, every hour for ever, and at most 600 MB in all. Of the traces that it took
-    itself the newest three files of each recording stay, at most 512 MB in all.
+    The store also cleans up by itself: it keeps every second for a day, every 10 s for a week,
+    every minute for 90 days, every hour forever, and at most 600 MB in all. It keeps the newest
+    three files of the traces that it took for each recording, at most 512 MB in all.
     """

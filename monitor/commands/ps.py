@@ -17,6 +17,6 @@ For another program:        monitor ps --json"""
 def command() -> None:
     """List the jobs of this machine: who idles, can you attach.
 
-    A job is a process on a GPU, or one that has JAX, PyTorch, TensorFlow or Julia loaded. For each:
-    who runs it, on which GPUs, and how attaching would go about it (`monitor doctor PID` says why).
+    A job is a process on a GPU, or one that has JAX, PyTorch, TensorFlow or Julia loaded. It shows
+    who runs it, on which GPUs, and how attaching would work (`monitor doctor PID` says why).
     """

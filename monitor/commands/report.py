@@ -1,4 +1,4 @@
-"""``monitor report``: one file about a recording, to send to somebody."""
+"""``monitor report``: one file about a recording, to send to someone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.monitor.commands import _options as options
 _EPILOG = """\b
 A page to attach:        monitor report last                  (writes whyidle-run-7.html)
 Text for an issue:       monitor report last --format markdown --out -
-Of a trace file:         monitor report trace.json.gz --out report.html"""
+A trace file:            monitor report trace.json.gz --out report.html"""
 
 
 @click.command(epilog=_EPILOG)
@@ -24,10 +24,10 @@ Of a trace file:         monitor report trace.json.gz --out report.html"""
 @click.option("--no-code", is_flag=True, help="Leave out the text of your code.")
 @options.implemented_by("report")
 def command() -> None:
-    """Write one file about a recording, to send to somebody.
+    """Write one file about a recording, to send to someone.
 
-    All that is known of a job, to attach to an issue, say. It needs nothing else: no network, no
-    other file. It has the account of a step, the findings with the lines of your code, what else
-    the loop does, where the main thread was, and the environment. Secrets in the command and in the
-    code are masked, and users and hosts are not named; look at it before you send it.
+    It has all that is known of a job, for example to attach to an issue. It needs nothing else: no
+    network, no other file. It has the account of a step, the findings with the lines of your code,
+    what else the loop does, where the main thread was, and the environment. Secrets in the command
+    and in the code are masked, and users and hosts are not named; look at it before you send it.
     """

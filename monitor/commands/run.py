@@ -20,26 +20,28 @@ Against a baseline, in CI:   monitor baseline save main
 @options.hz
 @options.label
 @options.require_gpu
-@click.option("-q", "--quiet", is_flag=True, help="Show nothing of ours, no summary either.")
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Print nothing of the monitor, not even the summary."
+)
 @options.traces
 @click.option("--first-trace", type=options.Finite(min=0.0), metavar="S",
-              help="Take the first trace so many seconds after the agent has come (default: 10),"
-              " for a job that is soon over.")  # fmt: skip
+              help="Take the first trace this many seconds after the agent is inside (default:"
+                   " 10), for a short job.")  # fmt: skip
 @options.as_json
 @click.option("--observe", is_flag=True, help="Start it as it is: put nothing into the job.")
 @click.option(
     "--gate",
     metavar="BASELINE",
-    help=f"End with {Exit.WORSE.value} where it is slower than this beyond noise, or has a new"
-    f" finding, medium or high; with {Exit.NOT_JUDGED.value} where that is not known. See"
+    help=f"End with {Exit.WORSE.value} if it is slower than this beyond noise, or has a new"
+    f" finding, medium or high; with {Exit.NOT_JUDGED.value} if that is not known. See"
     " `monitor baseline`.",
 )
 @click.option(
     "--fail-slower",
     type=options.Finite(),
     metavar="PERCENT",
-    help="With --gate: it may be slower by so much (default: 3, the least, where both sides have"
-    " three runs or more; else 10).",
+    help="With --gate: how much slower it may be (default: 3, the least, if both sides have three"
+    " runs or more; else 10).",
 )
 @click.option("--repeat", type=options.Whole(1, 100), default=1, metavar="N",
               help="Run it N times, one after the other: the middle one is judged.")  # fmt: skip
@@ -51,9 +53,9 @@ Against a baseline, in CI:   monitor baseline save main
 def command() -> None:
     """Start a job and watch it from its first moment.
 
-    Its exit code is ours. The agent is inside from
-    the first import of jax, torch or tensorflow on, in every process of the job.
+    It exits with the job's exit code. The agent is inside from the first import of jax, torch or
+    tensorflow on, in every process of the job.
 
-    The job keeps the terminal: its output is its own, the summary comes on stderr when it ends.
-    With --json the summary is alone on stdout, and the job's output goes to stderr.
+    The job keeps the terminal: its output is its own, and the summary is printed to stderr when it
+    ends. With --json only the summary is on stdout, and the job's output goes to stderr.
     """

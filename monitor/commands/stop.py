@@ -20,5 +20,5 @@ All of them:      monitor stop --all"""
 def command() -> None:
     """End a recording that runs in the background.
 
-    Without RUN, the only one that runs. Prints its summary; the job itself goes on.
+    Without RUN, the only one that runs. It prints the summary; the job itself continues.
     """

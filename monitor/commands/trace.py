@@ -61,12 +61,12 @@ A file named view:      monitor trace ./view"""
 @click.option("--run", metavar="RUN", help="Keep it with this recording; see `monitor runs`.")
 @click.option("--seconds", type=options.Finite(min=0.0, min_open=True, max=MOST_TRACE_SECONDS),
               metavar="S",
-              help=f"Of a process: at most so long (default: {TRACE_SECONDS:g}).")  # fmt: skip
+              help=f"For a process: the longest time (default: {TRACE_SECONDS:g}).")  # fmt: skip
 @click.option("--server", type=options.PORT, metavar="PORT",
-              help="Of a process: ask its own jax.profiler.start_server(PORT), for"
+              help="For a process: ask its own jax.profiler.start_server(PORT), for"
               f" {MOST_SERVER_SECONDS:g} s at most.")  # fmt: skip
 @click.option("--all-ranks", is_flag=True,
-              help="Of a process: of each rank that it started, at the same time.")  # fmt: skip
+              help="For a process: trace each rank that it started, at the same time.")  # fmt: skip
 @options.as_json
 @options.implemented_by("trace")
 def command() -> None:
@@ -76,13 +76,13 @@ def command() -> None:
     Nsight Systems (nsys export --type sqlite), also with .gz. Every nanosecond of each device is
     compute, communication, copies, or idle by cause.
 
-    Several files, or those in a folder DIR, are the ranks of one job: beside the account of all of
+    Several files, or those in a folder DIR, are the ranks of one job: with the account of all of
     them it says which rank the others wait for, how long, and at what.
 
-    Of a process with this PID, a number that names no file, a short trace is taken now, through the
-    small agent that `monitor attach` also uses: it goes in for it, and out again.
+    A number that names no file is a PID: a short trace of that process is taken now, through the
+    small agent that `monitor attach` also uses: it goes in for the trace, and out again.
 
     With --server nothing goes in: a JAX job that called jax.profiler.start_server(PORT) takes the
-    trace itself. JAX takes one at a time: a start_trace of the job's own fails in that second, and
-    during one of its own ours does, with a line of jaxlib on the job's stderr.
+    trace itself. JAX takes one at a time: a start_trace by the job fails in that second, and during
+    one of the job's own traces ours fails, with a line of jaxlib on the job's stderr.
     """

@@ -16,8 +16,8 @@ Let it stay if it helps:  monitor try PID gc.freeze --keep"""
 @click.argument("pid", required=False)
 @click.argument("knob", metavar="[KNOB[=VALUE]]", required=False)
 @click.option("--for", "seconds", type=options.Finite(min=1.0, max=3600.0), metavar="S",
-              help="At most so long (default: a minute, or what its steps need).")  # fmt: skip
-@click.option("--keep", is_flag=True, help="Let it stay, unless the job gets slower.")
+              help="The longest time (default: a minute, or what its steps need).")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep the change, unless the job gets slower.")
 @click.option("--allow-numerics", "numerics", is_flag=True,
               help="Also try what may change digits of what the job computes.")  # fmt: skip
 @click.option("--suggest", is_flag=True, help="List the knobs that findings of the job point to.")
@@ -27,7 +27,7 @@ Let it stay if it helps:  monitor try PID gc.freeze --keep"""
 def command() -> None:
     """Try a change in a running job, and measure what it gives.
 
-    The change is turned on and off in turns, for some steps each; neighbouring blocks are compared,
-    and an interval says how sure the answer is. Then the job is as it was, also after Ctrl-C, a
+    The change is turned on and off in turns, for some steps each; neighboring blocks are compared,
+    and an interval shows how certain the answer is. Then the job is as it was, also after Ctrl-C, a
     monitor that is killed, a job that gets 20% slower, or memory that nears its limit.
     """

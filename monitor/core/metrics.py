@@ -161,7 +161,7 @@ GPU_UTILISATION = _gpu(
 GPU_MEMORY_USED = _gpu("memory_used", "bytes", "nvml", "Device memory in use by everybody.")
 GPU_MEMORY_TOTAL = _gpu("memory_total", "bytes", "nvml", "Device memory present.")
 GPU_MEMORY_UNCLAIMED = _gpu(
-    "memory_unclaimed", "bytes", "nvml", "Of the memory in use, what no live process holds."
+    "memory_unclaimed", "bytes", "nvml", "Memory in use that no live process holds."
 )
 GPU_MEMORY_BANDWIDTH = _gpu(
     "memory_bandwidth", "ratio", "nvml", "Share of the window in which device memory was accessed."
@@ -346,7 +346,7 @@ PROCESS_GC_COLLECTIONS = _inside("gc_collections", "per_second", "Garbage collec
     Gauge(wire.GC_COLLECTIONS, "rate"))
 PROCESS_GC_FULL = _inside("gc_full", "per_second", "Of these, of all objects: Julia's are counted.",
     Gauge(wire.GC_FULL, "rate", "julia"))
-PROCESS_ALLOCATED = _inside("allocated", "bytes_per_second", "Taken anew from Julia's heap.",
+PROCESS_ALLOCATED = _inside("allocated", "bytes_per_second", "Newly allocated from Julia's heap.",
     Gauge(wire.ALLOCATED_BYTES, "recent rate", "julia", in_run=True))
 PROCESS_HEAP = _inside("heap", "bytes", "Alive on Julia's heap, as of the last collection.",
     Gauge(wire.HEAP_BYTES, "level", "julia"))

@@ -99,7 +99,7 @@ def _on_cpu(window: Window) -> ComputeJson | None:
     named = ", ".join(f"{name} {part:.0%}" for name, part in most if part >= LEAST_OPERATOR)
     if not named:
         return None
-    said = f"Of what operators took in a trace of {trace.seconds * 1e3:,.0f} ms: {named}."
+    said = f"Operator time in a trace of {trace.seconds * 1e3:,.0f} ms: {named}."
     unknown = dict.fromkeys(("bound", "tensor_core_share", "efficiency"), NO_PIPES)
     return ComputeJson(said=[said], unknown=unknown)
 

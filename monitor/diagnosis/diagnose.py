@@ -55,7 +55,7 @@ NO_GPU: Final = (
 )
 NOT_SAMPLED: Final = "the main thread was not sampled: no agent was inside"
 NO_THREADS: Final = "its main thread only waits, and the threads that work were not sampled"
-NO_RANKS: Final = "no two ranks were seen: attach whoever started them"
+NO_RANKS: Final = "no two ranks were seen: attach the process that started them"
 NO_CORES: Final = "the CPU time of the job's processes was not read"
 NO_WAITS: Final = "the samples do not say whether the thread waited"
 # Smaller parts of the host's time say nothing; nor do more lines of a phase.

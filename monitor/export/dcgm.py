@@ -114,7 +114,7 @@ NAMES: Final = (
     Name("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "1: a row of memory could not be replaced.",
          _once(lambda x: x.rows_failed)),
     Name("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge",
-         "Of a virtual GPU: 1 with a licence, 0 without.", _once(lambda x: x.licensed)),
+         "For a virtual GPU: 1 with a license, 0 without.", _once(lambda x: x.licensed)),
     Name("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge",
          "Share of time in which the compute engine had work.", _of(m.GPU_ENGINE_ACTIVITY)),
     Name("DCGM_FI_PROF_SM_ACTIVE", "gauge", "Share of SM cycles with a warp resident.",

@@ -162,7 +162,7 @@ storage:
     out_of_order_time_window: 7d
 scrape_configs:
   - job_name: {JOB}
-    # Read anew when it changes: add hosts there.
+    # Read again when it changes: add hosts there.
     file_sd_configs:
       - files: [{TARGETS}]
 {_PODS if kubernetes else ""}"""

@@ -156,7 +156,7 @@ class Unscraped:
 
     def _problem(self, error: Exception) -> StorageProblem:
         return StorageProblem(
-            f"What nobody scrapes cannot be kept in {self._path}: {error}.",
+            f"What is not scraped cannot be kept in {self._path}: {error}.",
             "Name a folder with room: export WHYIDLE_STATE_DIR=/var/lib/whyidle",
         )
 

@@ -85,7 +85,7 @@ def _region(source: Source, modules: Modules, call: ast.Call, loss: str) -> list
     before = block[: block.index(backward)] if block else []
     ends = [x for x in before if loss in names_set(x)]
     if len(ends) != 1 or hasattr(ends[0], "body"):
-        raise Refused(f"{loss} is not computed by one statement beside its backward pass", where)
+        raise Refused(f"{loss} is not computed by one statement next to its backward pass", where)
     before = before[: before.index(ends[0]) + 1]
     first = next((x for x in before if _calls_model(modules, x)), None)
     if first is None:

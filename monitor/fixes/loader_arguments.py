@@ -161,7 +161,7 @@ def _check_use(source: Source, call: ast.Call, line: int) -> None:
     for use in _uses(source, call):
         above = source.call_with(use)
         if above is not None and source.means(above.func, "iter") and source.loops(above):
-            raise Refused("the loader is begun anew in a loop (iter): so would its workers be",
+            raise Refused("the loader starts again in a loop (iter), and so would its workers",
                           source.line(above))  # fmt: skip
 
 
@@ -280,7 +280,7 @@ def _depends(source: Source, code: Function | ast.ClassDef | None, depth: int = 
         function = next(some, None)
         at_start = function is not None and function.name in {"__init__", "__post_init__"}
         if isinstance(node, ast.Global | ast.Nonlocal):
-            return "keeps something beside itself"
+            return "keeps something outside itself"
         if isinstance(node, ast.Call) and code is not None:
             if (why := _call_depends(source, node, code, depth, at_start=at_start)) is not None:
                 return why
@@ -291,7 +291,7 @@ def _depends(source: Source, code: Function | ast.ClassDef | None, depth: int = 
                     return f"keeps something from sample to sample ({source.code(kept)})"
             marks = node.decorator_list if isinstance(node, Function | ast.ClassDef) else ()
             if any("cache" in source.code(mark) for mark in marks):
-                return "caches samples, which each worker would do anew"
+                return "caches samples, and each worker would do that again"
     return None
 
 

@@ -122,7 +122,7 @@ def _check_arguments(source: Source, value: Called, gradient: Called) -> None:
     first, second = _in_order(source, value, gradient)
     for node in inside(*arguments(first.call)):
         if isinstance(node, ast.Call | ast.NamedExpr | ast.Await):
-            raise Refused("an argument is computed in the call, perhaps anew", source.line(node))
+            raise Refused("an argument is computed in the call, perhaps again", source.line(node))
     block = source.block(first.statement)
     between = block[block.index(first.statement) : block.index(second.statement)]
     given = variables(*arguments(first.call))

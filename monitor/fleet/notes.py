@@ -52,6 +52,6 @@ def _of_the_rules(asking: Asking, found: FleetJson) -> Iterator[str]:
         )
     if "rules" in asking.answers and not asking.rows("rules") and found.hosts:
         yield (
-            "The recording rules of `monitor fleet init` do not run there: all is added up anew,"
-            " which takes longer."
+            "The recording rules of `monitor fleet init` do not run there: sums take longer,"
+            " as they are computed from scratch."
         )

@@ -43,7 +43,7 @@ from whyidle.monitor.recording.tracked_process import (
 
 MOST_MEMBERS = 64
 ENTERED, REFUSED, LEFT = "agent_entered", "agent_refused", "agent_left"
-OBSERVED = Refusal("Only observed: nothing of ours goes into the job.")
+OBSERVED = Refusal("Only observed: no agent goes into the job.")
 # Where a defect is counted.
 AN_AGENT = "an agent"
 EXIT_SECONDS = 10.0

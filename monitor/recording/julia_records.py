@@ -81,11 +81,11 @@ class JuliaRecords:
         pid = self._target.pid
         if self._has_marks:
             return Refusal(
-                f"Process {pid} runs Julia: its garbage collector is read; of ours only the marks"
-                " of steps are in it."
+                f"Process {pid} runs Julia: its garbage collector is read; only the step"
+                " marks are in it."
             )
         return Refusal(
-            f"Process {pid} runs Julia: its garbage collector is read, nothing of ours goes in."
+            f"Process {pid} runs Julia: its garbage collector is read, no agent goes in."
         )
 
     @property

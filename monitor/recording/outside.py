@@ -207,8 +207,8 @@ class Overhead:
         if gap > sampler.period + max(STILL_SECONDS, 2 * sampler.period):
             # A stopped monitor stops no job's clock.
             text = (
-                f"The monitor stood still for {gap - sampler.period:.0f} s: it was stopped, or the"
-                " machine was too busy for it. The job was not looked at meanwhile."
+                f"The monitor was stopped for {gap - sampler.period:.0f} s: someone paused it, or"
+                " the machine was too busy. The job was not watched meanwhile."
             )
             yield "stood_still", text
         cores = self.over_budget()

@@ -20,7 +20,7 @@ from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Writer
 
 TIME_UP = "time limit"
-UNREAD = "nobody read on"
+UNREAD = "its output was closed"
 FAILED = "recorder failed"
 _STOPS = {signal.SIGINT: "stopped by the user", signal.SIGHUP: "terminal closed"}
 STOPPED = "stopped"

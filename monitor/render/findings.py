@@ -211,7 +211,7 @@ def overhead(cost: OverheadJson) -> str | None:
     agent, ours, held = cost.agent_cores, cost.monitor_cores, cost.traces_held_s
     parts = [] if agent is None else [f"{agent:.1%} of a core in the job"]
     if ours is not None:
-        parts.append(f"{ours:.1%} of a core beside it")
+        parts.append(f"{ours:.1%} of a core outside it")
     if cost.entering_s:
         parts.append(f"a stop of {amount(cost.entering_s, 's')} to enter")
     if held is not None:

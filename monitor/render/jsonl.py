@@ -31,7 +31,7 @@ from whyidle.monitor.store import Key
 
 SCHEMA = 1
 NOT_DUE = "not due at this tick"
-NO_STEPS = "no agent in the job: from outside nobody sees its steps"
+NO_STEPS = "no agent in the job: its steps are not visible from outside"
 NOT_DIAGNOSED = "it was not diagnosed"
 METHOD = "nvml+procfs"
 METHOD_NO_GPU = "procfs"

@@ -1,6 +1,6 @@
-"""What a rule is. One rule is one file beside this one, named after the fault.
+"""What a rule is. One rule is one file in this folder, named after the fault.
 
-A rule never invents a gain: it names the part of the time that its fix gives back, as a range. A
+A rule never invents a gain: it names the part of the time that its fix saves, as a range. A
 rule that lacks a signal says what would bring it, and never fires.
 """
 

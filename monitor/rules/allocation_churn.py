@@ -2,37 +2,36 @@
 
 ## What it sees
 On a CPU the part of the job's CPU time in which the kernel hands out new pages: it counts each as a
-minor fault, and clears 4 kB for it. Pages that stay with the job are left out: that is
-memory_growth. Of huge pages there are few: there the main thread is found at lines that make a new
-array of zeros or ones. Of Julia only what its collector counts as allocated, read from outside;
-what collecting takes is `gc_pauses`. On a GPU it sees the time in which the device waits for the
-driver to allocate or free memory, in a trace of whole steps; without one, how often the main thread
-was found at a line of yours that calls `torch.cuda.empty_cache()`.
+minor fault, and clears 4 kB for it. Pages that stay with the job are left out: those are
+`memory_growth`. With huge pages there are few faults; then the samples show the main thread at
+lines that make a new array of zeros or ones. For Julia it is what the collector counts as
+allocated, read from outside; the time of the collections is `gc_pauses`. On a GPU it is the time in
+which the device waits for the driver to allocate or free memory, in a trace of whole steps; without
+a trace, how often the main thread was at a line of yours that calls `torch.cuda.empty_cache()`.
 
 ## Why it costs
-glibc gives a large buffer back to the system when it is freed, and takes it again in the next step.
-Each of its pages is then cleared by the kernel and mapped again, which takes longer than the
+glibc returns a large buffer to the system when it is freed, and allocates it again in the next
+step. The kernel then clears and maps each of its pages again, which takes longer than the
 arithmetic on it. On a GPU an allocation that PyTorch's cache cannot serve goes to the driver, and
 freeing waits until all work is done.
 
 ## How to fix
-Where lines of yours make the array, make it once, before the loop, and write into it: `out=`,
-`zero_()`, `copy_()`. Where the framework's operators make it, let glibc keep what is freed:
-`MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296 python train.py`. It then
-took none of that time in PyTorch and NumPy, and a tenth of it or less in most programs of XLA,
-whose threads need the first of the three; the job then holds more memory, the smallest programs of
-XLA three times as much. jemalloc gave nothing back. On a GPU leave the caching allocator on
-(`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging), call `torch.cuda.empty_cache()` never inside
-the loop, and keep shapes the same from step to step. In Julia write into arrays that are there:
-`mul!`, `copyto!`, `.=` and `@views`.
+If your own lines make the array, make it once, before the loop, and write into it: `out=`,
+`zero_()`, `copy_()`. If the framework's operators make it, let glibc keep freed memory:
+`MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296 python train.py`. This
+removed all of that time in PyTorch and NumPy, and left a tenth or less in most XLA programs, whose
+threads need the first of the three settings. The job then holds more memory; the smallest XLA
+programs three times as much. jemalloc did not help. On a GPU leave the caching allocator on
+(`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging), never call `torch.cuda.empty_cache()` inside
+the loop, and keep shapes the same from step to step. In Julia write into existing arrays: `mul!`,
+`copyto!`, `.=` and `@views`.
 
 ## When it is wrong
 What a page costs depends on the machine: hence the wide range. One arena is one lock: of six small
 programs (`benchmarks/faultbench`, stage `own`) four made 1.3 to 2.1 times as many steps with the
-settings, one as many within its noise, and a recurrent network of JAX fewer. Keep them only if
-steps get faster. Pages of files that are mapped anew
-in each step count, too, and no allocator keeps those. The first steps allocate whatever is done; a
-short recording of them says nothing.
+settings, one made as many within its noise, and a recurrent network in JAX made fewer. Keep them
+only if steps get faster. Pages of files that are mapped again in each step count too, and no
+allocator can keep those. The first steps always allocate; a short recording of them means nothing.
 
 ## Documents
 D2 §3 (preallocated buffers). Its code for Julia was run on a CPU; with CUDA.jl it was not run here.

@@ -1,25 +1,25 @@
-"""The state of the training is there twice: a step keeps the old one while it makes the new one.
+"""The training state is in memory twice: a step keeps the old one while it makes the new one.
 
 ## What it sees
-A compiled program whose results are about as large as its arguments and that takes over none of
-their memory, and, in the source of the line that calls it, that the result takes the place of an
-argument: `state = step(state, batch)`. That is no fault of `q = f(p)`, where both are wanted. A
-program that does less arithmetic than its results have numbers copies most of them, as one that
-writes a token to a cache; on a CPU the kernel counts the pages that this takes anew.
+A compiled program whose results are about as large as its arguments and that reuses none of their
+memory, and a source line that calls it and replaces an argument with the result: `state =
+step(state, batch)`. `q = f(p)` is no fault: both are wanted. A program that does less arithmetic
+than its results have numbers copies most of them, such as one that writes a token to a cache; on a
+CPU the kernel counts the new pages that this takes.
 
 ## Why it costs
-Parameters and the moments of the optimizer are needed once. Without donation the program must leave
-its arguments as they are, and needs as much memory again for the results. Where memory is what
-limits the batch, that is room for a larger one. What has to be allocated each time costs a little
-time, too, and all of the time where a large array is copied to change a part of it.
+Parameters and optimizer moments are needed only once. Without donation the program must keep its
+arguments, and needs as much memory again for the results. If memory limits the batch, that memory
+would allow a larger one. Allocating it each time also costs a little time, and all of the time if a
+large array is copied to change a part of it.
 
 ## How to fix
-Tell `jax.jit` which arguments may be overwritten, with `donate_argnums`, and use them no more after
+Tell `jax.jit` with `donate_argnums` which arguments may be overwritten, and do not use them after
 the call: the old name must not be read again.
 
 ## When it is wrong
-A state that is read after the call cannot be donated: for a comparison, for an average of the
-parameters, for going back when a loss is not finite. Where memory is plentiful it changes little.
+A state that is read after the call cannot be donated, as for a comparison, for an average of the
+parameters, or to go back when a loss is not finite. With plenty of memory it changes little.
 
 ## Documents
 D4 §1 (jit with donate_argnums).
@@ -84,7 +84,7 @@ def detect(window: Window) -> Verdict:
             Evidence.of("results in memory of their own", measure(twice, "bytes")),
             Evidence.of("arguments", measure(worst["argument_bytes"], "bytes")),
             Evidence.of("of these overwritten", measure(worst["aliased_bytes"], "bytes")),
-            *(() if gain is None or pages is None else (Evidence.of("pages made anew", pages),)),
+            *(() if gain is None or pages is None else (Evidence.of("new pages", pages),)),
         ),
         where=where,
         severity=None if gain else Severity.MEDIUM if is_much else Severity.LOW,

@@ -1,28 +1,27 @@
 """Saving checkpoints blocks the training.
 
 ## What it sees
-Stack samples of the main thread in what saves: `torch.save`, safetensors, orbax, Flax, Keras,
+Stack samples of the main thread in code that saves: `torch.save`, safetensors, orbax, Flax, Keras,
 `np.savez`, `pickle.dump`, the checkpoints of Lightning, transformers, DeepSpeed and
-torch.distributed, whatever else stands in a block of yours that calls one of them, and first of all
-what the job's own code marks (a callback of ours, `whyidle.monitor.phase`). It counts
-the times that this happened while it watched. A job that saves every hour and did not meanwhile
-is not judged.
+torch.distributed, and the rest of a block of yours that calls one of them. What the job's own code
+marks comes first (one of our callbacks, `whyidle.monitor.phase`). It counts how often this happened
+while it watched. A job that saves every hour and did not save in that time is not judged.
 
 ## Why it costs
-The copy to the host, the packing and the writing come one after the other in the thread that
-launches the steps, and the device has nothing to do until the file is written. With several ranks
-all of them wait for the slowest disk.
+Copying to the host, packing and writing run one after the other in the thread that launches the
+steps, and the device has nothing to do until the file is written. With several ranks, all wait for
+the slowest disk.
 
 ## How to fix
 Save a tenth as often: a crash costs half of the time between two saves, and crashes are rare. Copy
 the state to the host and go on, while a thread writes it: `torch.distributed.checkpoint.async_save`
-and orbax (`ocp.CheckpointManager`, `AsyncCheckpointer`) do just that. Where writing is quick, the
-copy is most of a save, and only less often helps.
+and orbax (`ocp.CheckpointManager`, `AsyncCheckpointer`) do that. If writing is quick, the copy is
+most of a save, and only saving less often helps.
 
 ## When it is wrong
-What is seen once in a window may be due once a day: then the range begins at nothing, and the
-severity is low. With a save that is in the background already, what is left is the copy, or the
-wait for the save before: then less often is all that helps.
+What is seen once in a window may be due once a day: then the range begins at zero, and the severity
+is low. If saves already run in the background, what is left is the copy, or the wait for the
+previous save: then only saving less often helps.
 
 ## Documents
 Beyond the documents: they save nothing.

@@ -1,23 +1,23 @@
 """The GPU lowers its clocks.
 
 ## What it sees
-The share of the time in which the driver counts a reason to hold the clocks down: heat, the power
-brake of the machine, the power cap, or the pace of a group of GPUs. The worst GPU of the job is
-reported, with its temperature, its draw and its clock.
+How much of the time the driver counts a reason to lower the clocks: heat, the power brake of the
+machine, the power cap, or the pace of a group of GPUs. The worst GPU of the job is reported, with
+its temperature, its power draw and its clock.
 
 ## Why it costs
-Kernels that compute take longer as the clock falls; those that wait for memory hardly do. When the
-hardware itself steps in, for heat or for the power brake, it halves the clock or worse. Of GPUs
-that work in step the slowest one sets the pace of all.
+Kernels that compute take longer at a lower clock; those that wait for memory hardly do. When the
+hardware itself steps in, for heat or for the power brake, it halves the clock or worse. If GPUs
+work in step, the slowest one sets the pace of all.
 
 ## How to fix
-Heat: air flow, dust, fan settings, the place in the rack, the temperature of the room. The power
-brake: the power supply, or a cable. The power cap: raise it where the machine allows it
-(`nvidia-smi -pl WATTS`); `nvidia-smi -q -d PERFORMANCE` shows which of them is at work.
+Heat: check air flow, dust, fan settings, the place in the rack, the room temperature. Power brake:
+check the power supply and the cables. Power cap: raise it if the machine allows it (`nvidia-smi -pl
+WATTS`); `nvidia-smi -q -d PERFORMANCE` shows which of them is active.
 
 ## When it is wrong
-A GPU at full load that touches its power cap works as it was made to: that is only information.
-A GPU that has nothing to do holds its clocks down, too, for none of these reasons.
+A GPU at full load that reaches its power cap works as designed: that is only information. An idle
+GPU lowers its clocks too, but for none of these reasons.
 
 ## Documents
 None of the five mentions it: beyond the documents. NVML's own documentation says that the hardware

@@ -1,14 +1,14 @@
 """Every start compiles again what the last one compiled.
 
 ## What it sees
-How long JAX compiled while the job was watched, in programs that no cache had, and whether it keeps
+How long JAX compiled programs that no cache had while the job was watched, and whether it keeps
 compiled programs on disk. Only a recording that begins with the job sees all of it: `monitor run`,
 or `monitor attach` in its first seconds.
 
 ## Why it costs
 A compiled program is gone when the process ends. The next start of the same job, after a crash or
-in a search for parameters, waits as long again, with the GPU idle. The steps after that are as fast
-as ever: of them nothing comes back.
+in a parameter search, waits as long again, with the GPU idle. The steps after that are as fast as
+before: the fix does not change them.
 
 ## How to fix
 Set `jax_compilation_cache_dir`, or the variable JAX_COMPILATION_CACHE_DIR, to a folder that stays:
@@ -16,10 +16,10 @@ JAX keeps there what takes longer than a second to compile.
 
 ## When it is wrong
 The first start fills the cache. A job that changes its shapes or its code at each start finds
-little in it, and one that runs for weeks has nothing of it.
+little in it, and one that runs for weeks does not need it.
 
 ## Documents
-Beyond the documents. D4's summary has to measure after warming up: this is the time before it.
+Beyond the documents. D4's summary measures after the warm-up: this is the time before it.
 """
 
 from __future__ import annotations

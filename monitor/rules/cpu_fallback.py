@@ -2,22 +2,22 @@
 
 ## What it sees
 The backend that the framework computes with is the CPU, while the driver or /dev shows a GPU. A job
-whose user chose the CPU, with JAX_PLATFORMS or an empty CUDA_VISIBLE_DEVICES, is reported too, at
+that was told to use the CPU, by JAX_PLATFORMS or an empty CUDA_VISIBLE_DEVICES, is reported too, at
 most as information.
 
 ## Why it costs
-A training step takes many times as long on the CPU, and the GPU stands still. JAX falls back with
-one warning that is easily missed; PyTorch never leaves the CPU unless model and data are moved.
+A training step takes many times as long on the CPU, and the GPU is idle. JAX falls back with one
+warning that is easily missed; PyTorch never leaves the CPU unless model and data are moved.
 
 ## How to fix
 JAX: install the build with CUDA, `pip install -U "jax[cuda13]"` (or `jax[cuda12]` for an older
 driver), and make the job say what it found. PyTorch: a build with CUDA, and model and batches on
-the device. In a container the GPU must be let in (`--gpus all`). TensorFlow:
+the device. A container must be given the GPU (`--gpus all`). TensorFlow:
 `tf.config.list_physical_devices("GPU")` must not be empty.
 
 ## When it is wrong
-Some work is meant for the CPU: preparing data, a small model, a GPU that belongs to somebody else.
-How much faster the GPU would be is not known from here, so no gain is named.
+Some work is meant for the CPU: preparing data, a small model, a GPU that belongs to someone else.
+How much faster the GPU would be is not known, so no gain is given.
 
 ## Documents
 D1 核心机制 and 性能验证 (`jax.devices()`, nvidia-smi). Its `PositionalSharding` is gone. D1 puts
@@ -62,7 +62,7 @@ def detect(window: Window) -> Verdict:
         return None if in_job is not None else window.lacks(Need.GPU)
     job, chosen, title = window.job, _chosen(facts), None
     if chosen is not None:
-        title = f"The job computes on the CPU, as {chosen[0]} says, beside a GPU"
+        title = f"The job computes on the CPU, as {chosen[0]} says, although there is a GPU"
     elif in_job == 0:
         title = "The machine has a GPU that the job cannot open, so it computes on the CPU"
     measures = {

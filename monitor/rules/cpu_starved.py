@@ -1,29 +1,30 @@
 """The job waits for CPU cores.
 
 ## What it sees
-The share of the time in which the main thread could run and got no core, as the kernel counts it;
-the share of scheduling periods in which the limit of the container stopped the job; the cores that
-it may use, beside the threads that want one, those that wait included, and the processes that they
-are of. Of the job's own threads it speaks only where half as many again as there are cores want
-one, and where it knows of something to make fewer.
+How much of the time the main thread could run and got no core, as the kernel counts it; in how many
+scheduling periods the container's limit stopped the job; the cores that the job may use, compared
+with the threads that want one (waiting ones included) and their processes. The job's own threads
+are blamed only if half as many again as there are cores want one, and if there is something that
+would reduce them.
 
 ## Why it costs
-The main thread launches all work of the device: while it waits for a core the device soon has
-nothing to do. More processes or threads than cores take the cores from each other, and a container
-that has used up its limit stands still for the rest of each tenth of a second, all threads at once.
+The main thread launches all work of the device: while it waits for a core, the device soon has
+nothing to do. With more processes or threads than cores, they take the cores from each other. A
+container that has used up its limit is stopped for the rest of each tenth of a second, all threads
+at once.
 
 ## How to fix
-Raise the CPU limit of the container. Start no more loader workers than there are cores left beside
+Raise the CPU limit of the container. Start no more loader workers than there are cores left next to
 the main thread, and give each process its part of the cores: `torch.set_num_threads`,
-OMP_NUM_THREADS, MKL_NUM_THREADS. Libraries count the cores of the machine and not those of the
-container, in each process anew. NumPy has a pool of its own beside PyTorch's, whose threads go on
-running for some milliseconds after each product of matrices: OPENBLAS_NUM_THREADS=1. Where other
-programs take the cores, let one of the jobs move.
+OMP_NUM_THREADS, MKL_NUM_THREADS. Libraries count the cores of the machine, not those of the
+container, and each process does so again. NumPy has its own thread pool next to PyTorch's, whose
+threads keep running for some milliseconds after each matrix product: set OPENBLAS_NUM_THREADS=1. If
+other programs take the cores, move one of the jobs.
 
 ## When it is wrong
-A main thread that runs ahead of a busy device loses nothing by waiting, nor does one that sleeps
-for as long beside threads that compute. What other programs take is reported without a gain: they
-may be gone tomorrow. Where a mask keeps the job from cores that are free, that is the cause:
+A main thread that runs ahead of a busy device loses nothing by waiting, nor does one that sleeps as
+long anyway while other threads compute. What other programs take is reported without a gain: they
+may be gone tomorrow. If a CPU mask keeps the job from free cores, that is the cause:
 `few_cpus_allowed`.
 
 ## Documents

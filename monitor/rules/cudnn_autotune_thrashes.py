@@ -1,21 +1,21 @@
 """cuDNN tries its convolutions again and again, because the shapes keep changing.
 
 ## What it sees
-`torch.backends.cudnn.benchmark` is on, and in a trace of a GPU the host spends a millisecond or
-more in one convolution, and waits for events in between: that is how the algorithms are timed.
+`torch.backends.cudnn.benchmark` is on, and in a GPU trace the host spends a millisecond or more in
+one convolution and waits for events within it: that is how cuDNN times its algorithms.
 
 ## Why it costs
-With `benchmark` each new shape of a convolution's input has every algorithm run once and timed. For
-one shape that pays; for images or sentences of all lengths it never ends. In an issue of PyTorch's
-(2759) a forward pass went from 0.02 to 2.3 s.
+With `benchmark`, every algorithm is run once and timed for each new input shape of a convolution.
+For one shape that pays off; for images or sentences of all lengths it never ends. In PyTorch issue
+2759 a forward pass went from 0.02 to 2.3 s.
 
 ## How to fix
-Switch it off, or keep the shapes few: pad to some sizes, and drop the last, smaller batch
+Turn it off, or keep the number of shapes small: pad to some sizes, and drop the last, smaller batch
 (`drop_last=True`).
 
 ## When it is wrong
-The first steps try the algorithms in every job: a trace of them says nothing of the later ones.
-A job that times its own steps with events waits for these too, but not inside a convolution.
+The first steps try the algorithms in every job: a trace of them says nothing about the later ones.
+A job that times its own steps with events also waits for them, but not inside a convolution.
 
 ## Documents
 Beyond the documents. It was not tried on a GPU.

@@ -1,27 +1,27 @@
 """nn.DataParallel copies the model to all GPUs in every step.
 
 ## What it sees
-What is around the model, as the agent finds it on the stack: `DataParallel`; the samples that found
-the main thread in PyTorch's code for it; in a trace of several GPUs of one process its calls. Only
-where several GPUs are in use: on one it calls the model and does nothing else.
+The wrapper of the model, as the agent finds it on the stack: `DataParallel`; samples of the main
+thread in PyTorch's code for it; its calls in a trace of several GPUs of one process. It is reported
+only if several GPUs are in use: with one, the wrapper just calls the model.
 
 ## Why it costs
-In each step the first GPU sends the whole model to all others, cuts the batch, gathers the results
-and the gradients, and computes the loss, while the others wait for it. All GPUs are driven by
-threads of one Python process, which take turns: the more GPUs, the less each gets to do.
+In each step the first GPU sends the whole model to all others, splits the batch, gathers the
+results and the gradients, and computes the loss, while the others wait for it. All GPUs are driven
+by threads of one Python process, which take turns: the more GPUs, the less work each gets.
 
 ## How to fix
-One process for each GPU, started by `torchrun`, and DistributedDataParallel around the model: each
+Start one process per GPU with `torchrun`, and wrap the model in DistributedDataParallel: each
 process keeps its copy, reads its own part of the data (DistributedSampler), and the gradients are
 added up while the backward pass still runs. Divide the batch size of the loader by the number of
 GPUs.
 
 ## When it is wrong
-A program that cannot be started several times, in a notebook for one, gains little from threads but
-has no easy other way. Where the batch is large and the model small the copies are short.
+A program that cannot be started several times, for example in a notebook, gains little from threads
+but has no other easy way. With a large batch and a small model the copies are short.
 
 ## Documents
-D3 §1 and D5 (several GPUs). PyTorch's own documentation advises against DataParallel, too.
+D3 §1 and D5 (several GPUs). PyTorch's own documentation also advises against DataParallel.
 """
 
 from __future__ import annotations

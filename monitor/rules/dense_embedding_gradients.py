@@ -2,27 +2,27 @@
 
 ## What it sees
 A trace of a job on a CPU in which the gradient of embeddings takes ten times as long as looking
-their rows up, or more: what is written is the whole table, and a batch uses a small part of it.
-Beside it the time in the optimizer, which goes through the table as well.
+their rows up, or more: the whole table is written, and a batch uses a small part of it. The time in
+the optimizer, which also goes through the table, is shown with it.
 
 ## Why it costs
-Without `sparse=True` the gradient of a table is a table of zeros of the same size, made anew in
-each step, with a few rows that are not zero; the optimizer reads all of it, and all that it
-remembers. With 300,000 rows of 64 numbers and batches of 4,096 a step of Adam's took twenty times
-as long (`benchmarks/step_costs.py`).
+Without `sparse=True` the gradient of a table is a new table of zeros of the same size in each step,
+with a few rows that are not zero; the optimizer reads all of it, and all of its own state. With
+300,000 rows of 64 numbers and batches of 4,096, a step of Adam took twenty times as long
+(`benchmarks/step_costs.py`).
 
 ## How to fix
-`sparse=True` where the embedding is made. SGD and Adagrad take such gradients; for Adam give the
-embeddings to `torch.optim.SparseAdam` and all other parameters to the one that you have.
+Make the embedding with `sparse=True`. SGD and Adagrad take such gradients; for Adam give the
+embeddings to `torch.optim.SparseAdam` and all other parameters to the optimizer that you have.
 
 ## When it is wrong
 A table that is also the last layer (tied weights) has a dense gradient anyway. Weight decay and
-clipping by the norm of all gradients take no sparse ones; momentum and Adam move rows that the
-batch did not use, the sparse optimizers do not: the training is another one, mostly as good. On a
-GPU a trace does not say how long the gradient of an embedding takes there: nothing is said of it.
+clipping by the norm of all gradients do not accept sparse ones; momentum and Adam move rows that
+the batch did not use, the sparse optimizers do not: the training differs, and is mostly as good. On
+a GPU a trace does not show how long the gradient of an embedding takes, so nothing is reported.
 
 ## Documents
-Beyond the documents, which say nothing of embeddings.
+Beyond the documents, which do not mention embeddings.
 """
 
 from __future__ import annotations

@@ -1,31 +1,31 @@
 """The job computes in float64.
 
 ## What it sees
-Of which data types the parameters are (PyTorch), or what the largest compiled programs multiply
-(JAX; without such products the arrays alive): most of it is float64 or complex128. Arrays of
-float32 may well become float64 within a program, and the other way round. No trace is needed; one
-narrows the range, as does how much is float64. The lines that ask for it are searched for in the
-files that the main thread was found in.
+The data types of the parameters (PyTorch), or of what the largest compiled programs multiply (JAX;
+without such products, of the live arrays): most of it is float64 or complex128. float32 arrays may
+become float64 within a program, and the other way round. No trace is needed; a trace narrows the
+range, as does the amount of float64. The lines that ask for it are searched for in the files where
+the main thread was sampled.
 
 ## Why it costs
 A float64 has twice the bytes of a float32: a vector unit holds half as many, and every read and
-write takes twice the memory. A CPU needs up to twice the time. A GPU has half as many units for it
-in a data center's chip, one for each 32 or 64 of the others in all smaller cards, and tensor cores
-do not take it at all, or slowly.
+write takes twice the memory. A CPU needs up to twice the time. A data-center GPU has half as many
+units for it, all smaller cards one for each 32 or 64 of the others, and tensor cores do not support
+it, or only slowly.
 
 ## How to fix
-Cast model and data to float32 once. NumPy makes float64 by default, and what
-`torch.from_numpy` is given stays that: one such array makes all that is added to it float64. In
-JAX leave `jax_enable_x64` off, or keep it to the few values that need the digits.
+Cast model and data to float32 once. NumPy makes float64 by default, and `torch.from_numpy` keeps
+it: one such array turns everything that is added to it into float64. In JAX leave `jax_enable_x64`
+off, or use it only for the few values that need the digits.
 
 ## When it is wrong
 Some sciences need the digits: differential equations over long times, sums over very many values,
-inverses of nearly singular matrices. Then it is no fault, and the time is what they cost.
-Products are counted, and not how large each is. A program of JAX that multiplies no matrices,
-and takes and returns float32, is not seen.
+inverses of nearly singular matrices. Then it is no fault, and the time is their price. Products are
+counted, not their size. A JAX program that multiplies no matrices, and takes and returns float32,
+is not seen.
 
 ## Documents
-Beyond the documents: D4 and D5 advise less than float32, and speak of nothing above it.
+Beyond the documents: D4 and D5 advise less than float32, and do not mention float64.
 """
 
 from __future__ import annotations

@@ -1,32 +1,30 @@
 """The device waits for Python to launch small operations.
 
 ## What it sees
-In a trace, the time in which a GPU has nothing to do because the host has not launched the next
-kernel yet, how many launches a step has, and that none of them come from a CUDA graph. On a CPU,
-how many operators a step has for the time that it takes the main thread, unless a trace shows that
-products and the like compute for a part of it.
+In a trace, the time in which a GPU has nothing to do because the host has not yet launched the next
+kernel, how many launches a step has, and that none of them come from a CUDA graph. On a CPU, how
+many operators a step has for the time it takes on the main thread, unless a trace shows that matrix
+products and the like account for a part of it.
 
 ## Why it costs
-Each operator goes through Python, the dispatcher and autograd, some 10 us before anything runs.
-A kernel that takes 5 us is over long before the next one is there, and a faster GPU changes
-nothing.
+Each operator goes through Python, the dispatcher and autograd, some 10 us before anything runs. A
+kernel of 5 us ends long before the next one is launched, and a faster GPU changes nothing.
 
 ## How to fix
-`torch.compile` makes few kernels of many; on a GPU `mode="reduce-overhead"` launches all of them
-at once, as a CUDA graph. Optimizers with `fused=True` update all parameters in one kernel. A
-larger batch makes each kernel longer for the same launches.
+`torch.compile` turns many kernels into few; on a GPU `mode="reduce-overhead"` launches all of them
+at once, as a CUDA graph. Optimizers with `fused=True` update all parameters in one kernel. A larger
+batch makes each kernel longer for the same launches.
 
 ## When it is wrong
-A trace with stacks or shapes slows the host down, and shows more of this than there is. Shapes
-that change make `torch.compile` compile again and again; mark them dynamic. Collectives,
-data-dependent Python and printing break the graph at their place: what is outside of it is still
-launched one by one. Where no loader of PyTorch's says how many samples a step has, on a CPU, the
-range begins at nothing, and the cure is to compute more at once. A model that is called for each
-letter of a word, or for one observation at a time, gets slower compiled, as each call of it has a
-price: that is `tiny_work`.
+A trace with stacks or shapes slows the host down, and exaggerates this. Shapes that change make
+`torch.compile` compile again and again; mark them dynamic. Collectives, data-dependent Python and
+printing break the graph where they stand: what is outside of it is still launched one by one. If no
+PyTorch loader says how many samples a step has, on a CPU, the range begins at zero, and the fix is
+to compute more per call. A model that is called for each letter of a word, or for one observation
+at a time, gets slower when compiled, because each call has a price: that is `tiny_work`.
 
 ## Documents
-D5 (its `tf.function` is TensorFlow's way to the same).
+D5 (its `tf.function` is TensorFlow's way to do the same).
 """
 
 from __future__ import annotations

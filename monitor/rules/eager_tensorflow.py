@@ -2,23 +2,23 @@
 
 ## What it sees
 The main thread in TensorFlow's and Keras' own Python, which looks up, checks and launches one
-operation at a time, outside of any `tf.function`. What it spends there to build a graph is known to
-the agent, and left out. `run_eagerly=True`, `tf.config.run_functions_eagerly(True)` and a loop of
-one's own without `@tf.function` all look so.
+operation at a time, outside any `tf.function`. The agent knows the time that goes into building a
+graph, and leaves it out. `run_eagerly=True`, `tf.config.run_functions_eagerly(True)` and a custom
+loop without `@tf.function` all look like this.
 
 ## Why it costs
-Each operation goes through some hundred microseconds of Python: layers, the tape of gradients, and
-an optimizer that updates each variable by itself. A GPU is through with such an operation before
-the next is there. A graph is one call, whatever is in it.
+Each operation takes some hundred microseconds of Python: layers, the gradient tape, and an
+optimizer that updates each variable separately. A GPU finishes such an operation before the next
+one is launched. A graph is one call, whatever is in it.
 
 ## How to fix
-Put `@tf.function` on the whole step: forward, gradient and update. What is printed comes out of it
-as a result. In `model.compile` leave `run_eagerly` off.
+Put `@tf.function` on the whole step: forward, gradient and update. Return what you print as a
+result. In `model.compile` leave `run_eagerly` off.
 
 ## When it is wrong
-Whoever looks for an error runs eagerly on purpose. Operations so large that each fills the device
-for milliseconds gain little. A step that is traced again each time spends its time in the same
-Python: then only `retracing` is reported.
+To debug, one runs eagerly on purpose. Operations so large that each fills the device for
+milliseconds gain little. A step that is traced again each time spends its time in the same Python:
+then only `retracing` is reported.
 
 ## Documents
 D5 (its `tf.function` instead of eager execution).

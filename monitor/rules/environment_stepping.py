@@ -1,29 +1,29 @@
 """The environments of reinforcement learning are stepped in Python, one after the other.
 
 ## What it sees
-Stack samples of the main thread in an environment: in Gymnasium's packages and others like them, at
-a line of yours that hands an action to `step` of something that is also `reset`, and in such
-methods of a class of yours. What makes the action from an observation counts as far as it may come
-back, too.
+Stack samples of the main thread in an environment: in Gymnasium and similar packages, at a line of
+yours that passes an action to `step` of something that also has `reset`, and in such methods of
+your own classes. Making the action from an observation also counts, for the part that may be
+recovered.
 
 ## Why it costs
-A step of an environment is some tens of microseconds to milliseconds of Python, and the policy is
-asked for one observation at a time: the device gets the work of one row, and waits for the next.
+An environment step takes tens of microseconds to milliseconds of Python, and the policy is called
+for one observation at a time: the device computes one row, and waits for the next.
 
 ## How to fix
 Step many environments in one call, and ask the policy once for all of them. In processes:
-`gymnasium.vector.AsyncVectorEnv`, `SubprocVecEnv` of stable-baselines3; as arrays, where each has
-little to do: the same formulas over a row for each. In JAX, under `jax.vmap` and `jax.lax.scan`,
-nothing leaves the device. Collect longer rollouts for each update of the policy, and take
-pictures (`render`) only for a person.
+`gymnasium.vector.AsyncVectorEnv`, `SubprocVecEnv` of stable-baselines3; as arrays, if each has
+little to do: the same formulas with a row for each. In JAX, under `jax.vmap` and `jax.lax.scan`,
+nothing leaves the device. Collect longer rollouts for each update of the policy, and call `render`
+only when someone watches.
 
 ## When it is wrong
-Processes help as far as there are cores, and cost a message each way: an environment of some ten
-microseconds is faster as arrays. More environments for one update change what is learned: the
-rollout of each has to be shorter. What the environments of an evaluation take is counted here.
+Processes help only up to the number of cores, and cost a message each way: an environment of some
+ten microseconds is faster as arrays. More environments per update change what is learned: the
+rollout of each has to be shorter. Environments of an evaluation are counted here too.
 
 ## Documents
-Beyond the documents: they learn from data that is there.
+Beyond the documents: they learn from existing data.
 """
 
 from __future__ import annotations

@@ -2,32 +2,32 @@
 
 ## What it sees
 The part of the time in which a GPU does nothing but communicate (NCCL, RCCL, XLA's collectives):
-computing and communicating at once costs nothing and does not count. Only a trace knows it. On a
-CPU, what a rank's main thread was found waiting for inside the framework: that is the exchange.
+computing and communicating at once costs nothing and does not count. Only a trace shows it. On a
+CPU it is the time in which a rank's main thread waited inside the framework: that is the exchange.
 
 ## Why it costs
-Data-parallel devices exchange their gradients in each step. Where that begins only when the
-backward pass is through, or is larger than the pass can hide, every device stands still. So do many
-small messages: each pays the delay of the network, however few bytes it carries.
+Data-parallel devices exchange their gradients in each step. If the exchange begins only after the
+backward pass, or is larger than the pass can hide, every device is idle. Many small messages have
+the same effect: each pays the network latency, however few bytes it carries.
 
 ## How to fix
-Let the exchange overlap the backward pass: DistributedDataParallel does so with its buckets,
+Overlap the exchange with the backward pass: DistributedDataParallel does so with its buckets,
 `fully_shard` by prefetching, XLA with its latency-hiding scheduler. Then communicate less: a larger
 batch on each device, or gradients of several small batches added up before they are exchanged
-(`no_sync`). Put the axis of the mesh that talks most on the fastest links, and see that NCCL uses
-NVLink and InfiniBand at all (`NCCL_DEBUG=INFO`). A pipeline wants more micro-batches instead.
+(`no_sync`). Put the mesh axis that communicates most on the fastest links, and check that NCCL uses
+NVLink and InfiniBand (`NCCL_DEBUG=INFO`). A pipeline needs more micro-batches instead.
 
 ## When it is wrong
-A rank that comes late makes all others wait in the collective: this looks the same from one rank
-and is cured where that rank is slow. Messages between two devices (pipelines, experts) have other
-cures: no saving is predicted for them. Gradients of four batches at once are another training than
-those of one: the learning rate may have to follow.
+A late rank makes all others wait in the collective: from one rank this looks the same, and the fix
+is where that rank is slow. Messages between two devices (pipelines, experts) have other fixes: no
+saving is predicted for them. Gradients of four batches at once train differently from those of one:
+the learning rate may have to change.
 
 ## Documents
 D3 trap 3 (communication takes over 40% of the step), D4 §6 (mesh axes) and D5 (accumulation). D3's
 `dist.initialize(cluster_type=...)` raises: `jax.distributed.initialize()` finds the cluster by
-itself, and GPUs use NCCL anyway. D5's loop counts samples instead of batches, so that at batches of
-16 and 4 to a step its optimizer never steps.
+itself, and GPUs use NCCL anyway. D5's loop counts samples instead of batches: with batches of 16
+and 4 of them to a step, its optimizer never steps.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
 """The job may use only some of the cores, and these are full.
 
 ## What it sees
-The cores that the job's threads may run on, by their own masks and not by those of the monitor; how
-busy these are, and how busy the rest of the machine is; how many threads could run and had no core.
+The cores that the job's threads may run on, by their own masks, not the monitor's; how busy these
+are, and how busy the rest of the machine is; how many threads could run and had no core.
 
 ## Why it costs
 A mask (`taskset`, `numactl`, a cpuset of the container, Slurm, OpenMP's binding, a line of the
-program) also holds for every thread and every loader worker that starts later. Eight workers on one
-core load like one, and the main thread, which launches the device's work, waits among them.
+program) also holds for every thread and loader worker that starts later. Eight workers on one core
+load no faster than one, and the main thread, which launches the device's work, waits with them.
 
 ## How to fix
 Ask for more cores where the mask comes from. Slurm gives a task one core unless `--cpus-per-task`
-says more, and `srun` has to be told again. Of a job that runs, `taskset -apc` widens the masks of
-all threads at once, within its cpuset. Where the mask is meant, start no more threads and workers
+says more, and `srun` needs the option again. In a running job, `taskset -apc` widens the masks of
+all threads at once, within its cpuset. If the mask is intended, start no more threads and workers
 than it has cores: `len(os.sched_getaffinity(0))` counts them, `os.cpu_count()` does not.
 
 ## When it is wrong
-The other cores may be idle and yet promised to somebody else. More cores help only as far as the
-work of a step divides: the gain's upper end takes it to divide among all threads that wait. Where
-the job fills its cores and nobody waits, it is only said, without a gain: it may need no more, or
-its libraries have counted these cores and started no more threads.
+The other cores may be idle and still reserved for someone else. More cores help only as far as the
+work of a step divides: the upper end of the gain assumes that it divides among all waiting threads.
+If the job fills its cores and no thread waits, it is reported without a gain: it may need no more,
+or its libraries have counted these cores and started no more threads.
 
 ## Documents
 None of the five mentions it: beyond the documents.

@@ -1,28 +1,28 @@
-"""Each step goes through the model once more than it learns from.
+"""Each step runs the model once more than it learns from.
 
 ## What it sees
-Two compiled programs of JAX that each step calls equally often, on as many bytes of arguments, or
-on more by what an optimizer remembers: one has the products of a forward pass, the other about
-three times the work. The sizes and flops of both come from the compiled programs themselves, the
-calls from a trace. In any framework also a line of your loop that calls the model, and whose result
-goes into no loss, no update and no further call of the framework, beside a line that goes through
-the same model and trains it: by the flow of data in your source, and with the share of the time
-that the samples found it at.
+Two compiled JAX programs that each step calls equally often, on as many bytes of arguments (or
+more, by the optimizer's state): one has the products of a forward pass, the other about three times
+the work. The sizes and flops come from the compiled programs themselves, the calls from a trace. In
+any framework it is also a line of your loop that calls the model and whose result goes into no
+loss, no update and no further framework call, next to a line that runs the same model and trains
+it. That is read from the data flow in your source; its share of the time comes from the samples.
 
 ## Why it costs
-Backward needs the forward pass, and computes it itself. A loss that is asked for beside it, to be
-printed, or an accuracy, repeats the forward pass: a quarter of all the work of the step.
+The backward pass needs the forward pass, and computes it itself. A loss that is computed
+separately, to be printed, or an accuracy, repeats the forward pass: a quarter of all the work of
+the step.
 
 ## How to fix
-Ask for both at once: `jax.value_and_grad` instead of `jax.grad`. What else is wanted of the forward
-pass comes out beside the loss, with `has_aux=True`. In PyTorch keep the output that the loss is
-made of, detached, for whatever else you print.
+Compute both in one call: `jax.value_and_grad` instead of `jax.grad`. Return what else you need from
+the forward pass with the loss, by `has_aux=True`. In PyTorch keep the output that the loss is
+computed from, detached, for what else you print.
 
 ## When it is wrong
-The loss after the update, or on other data, is not the one that the gradient was taken of, and has
-to be computed: then every so many steps are enough. An evaluation that is due that seldom is not
-meant. Programs with loops do not say their flops and are left alone. What an object keeps of a
-pass, or a function hands out of it, may be used elsewhere: nothing is said of it.
+The loss after the update, or on other data, is not the one that the gradient belongs to, and has to
+be computed separately: then every hundred steps or so is enough. An evaluation that is that rare is
+not reported. Programs with loops do not state their flops and are not judged. What an object keeps
+from a pass, or a function returns from it, may be used elsewhere: it is not reported.
 
 ## Documents
 D4 §7 (value_and_grad with has_aux).

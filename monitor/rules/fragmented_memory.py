@@ -1,23 +1,23 @@
 """Free device memory is in pieces too small to use.
 
 ## What it sees
-What the framework's allocator holds and does not use, in pieces between what is used, together
-with allocations that failed or had to give everything back to the driver and try again. In JAX
-what is free outside of the largest free block.
+What the framework's allocator holds and does not use, in pieces between used ones, together with
+allocations that failed or that had to return everything to the driver and try again. In JAX it is
+what is free outside the largest free block.
 
 ## Why it costs
-A large tensor needs one piece. Where there is none PyTorch waits for the device, gives all that it
-has kept back to the driver, and asks again: each time the whole device stands still. At last the
-allocation fails, with gigabytes free.
+A large tensor needs one piece. If there is none, PyTorch waits for the device, returns all cached
+memory to the driver, and asks again: each time the whole device is idle. In the end the allocation
+fails, with gigabytes free.
 
 ## How to fix
 Let segments grow (`expandable_segments:True`): free memory then lies in one piece. Sizes that
-change with each batch are what breaks it up: pad to a few lengths. In JAX leave preallocation on.
+change with each batch break it up: pad to a few lengths. In JAX leave preallocation on.
 
 ## When it is wrong
-Right in the middle of a step much of what is free is free for a moment only: what counts are the
-allocations that fail or try again. Those before the recording are not counted, and where the
-memory is full to the last piece it is not the pieces: then this is silent.
+In the middle of a step, much memory is free only for a moment: what counts are the allocations that
+fail or are tried again. Those before the recording are not counted. If memory is full to the last
+piece, fragmentation is not the cause: then this rule is silent.
 
 ## Documents
 D3 trap 2 (fragmentation and OOM).

@@ -1,26 +1,25 @@
-"""Random numbers of the host are drawn once, while a function is compiled, and never again.
+"""Random numbers are drawn on the host once, while a function is compiled, and never again.
 
 ## What it sees
-The agent hears what JAX compiles, and from which file; in the source of those functions, and of
-what they call in that file, stands a call of `random` or `numpy.random`, or of a generator that one
-of them made.
+The agent sees what JAX compiles, and from which file. The source of those functions, or of what
+they call in that file, calls `random` or `numpy.random`, or a generator that one of them made.
 
 ## Why it costs
 A function under `jax.jit` runs in Python once, while it is traced. What it draws then becomes a
 constant of the program: the same noise, the same dropout mask, the same shuffling in each step.
-Nothing fails, and nothing is slower; the training is another one than was meant.
+Nothing fails, and nothing is slower, but the training is not the intended one.
 
 ## How to fix
-Draw with `jax.random`, from a key that comes in as an argument; split it outside of the step, so
-that each step has one of its own.
+Draw with `jax.random`, from a key that comes in as an argument; split it outside the step, so that
+each step has its own.
 
 ## When it is wrong
-A constant may be meant: numbers for an initial value, or a projection that is to stay. Then draw it
-outside and hand it in, so that the next reader sees it. Only what the source says is known here:
-whether that line was reached is not. The source of a lambda is not looked for.
+A constant may be intended: numbers for an initial value, or a fixed projection. Then draw it
+outside and pass it in, so that the next reader sees it. Only the source is known here, not whether
+that line was reached. The source of a lambda is not searched.
 
 ## Documents
-D4 summary (PRNG keys split outside).
+D4 summary (PRNG keys split outside the step).
 """
 
 from __future__ import annotations

@@ -1,34 +1,33 @@
 """Python's garbage collector pauses the job.
 
 ## What it sees
-The share of time in which Python looks for objects that refer to each other and to nothing else,
-measured in the job itself at the beginning and end of each collection, and how long one takes. Of
-Julia the time that its own collector counts, read from outside, and how many collections were of
-all objects.
+How much of the time Python spends in its cyclic garbage collector, measured in the job itself at
+the beginning and end of each collection, and how long a collection takes. For Julia it is the time
+that its own collector counts, read from outside, and how many collections were full ones.
 
 ## Why it costs
-A full collection walks over every object there is. `len(gc.get_objects())` right after
-`import torch` says 171,000, after `import jax` 95,000 (PyTorch 2.13, JAX 0.10, Python 3.11); lists
-of samples, file names and records add millions. All of Python stands still meanwhile, so nothing is
+A full collection walks over every object there is. `len(gc.get_objects())` right after `import
+torch` says 171,000, after `import jax` 95,000 (PyTorch 2.13, JAX 0.10, Python 3.11); lists of
+samples, file names and records add millions. All Python code is stopped meanwhile, so nothing is
 launched.
 
 ## How to fix
-Call `gc.freeze()` once, after the data and the model are there: the collector does not look at
-these objects again. Let it come less often by `gc.set_threshold`. A `gc.collect()` in the training
-loop belongs to every hundredth step, or nowhere: tensors and arrays are freed by their reference
-counts, at once, without it. Of several ranks all wait while one collects: `gc.disable()`, and
+Call `gc.freeze()` once, after the data and the model are created: the collector does not visit
+these objects again. Let it run less often with `gc.set_threshold`. Call `gc.collect()` in the
+training loop every hundredth step, or never: tensors and arrays are freed by their reference
+counts, at once, without it. With several ranks, all wait while one collects: `gc.disable()`, and
 `gc.collect()` at the same step on all of them. In Julia `GC.gc()` walks over all objects,
-`GC.gc(false)` over the young ones: where the collector does not know how full the device is
-(Flux.jl with CUDA.jl), the young collection every few steps is the cheap one.
+`GC.gc(false)` over the young ones: if the collector does not know how full the device is (Flux.jl
+with CUDA.jl), a young collection every few steps is the cheap way.
 
 ## When it is wrong
-A job that makes many objects in circles each step (trees whose nodes know their parents) has to
-have them collected: what this costs stays. `gc.freeze()` keeps what is alive for ever, so a call
-in the middle of training would keep that step's garbage too: collect first.
+A job that makes many reference cycles in each step (trees whose nodes know their parents) has to
+collect them: that cost stays. `gc.freeze()` keeps what is alive forever, so a call in the middle of
+training would also keep that step's garbage: collect first.
 
 ## Documents
-D2 §1 (GC cadence: 67% -> 3% of the time in Julia's collector). The pair of Julia programs plays it
-on a CPU; with Flux.jl and CUDA.jl, which cannot be had here, it was not run.
+D2 §1 (GC cadence: 67% -> 3% of the time in Julia's collector). The pair of Julia programs shows it
+on a CPU; it was not run with Flux.jl and CUDA.jl.
 """
 
 from __future__ import annotations

@@ -1,26 +1,26 @@
-"""A thread of the job's keeps Python's lock from the one that trains.
+"""Another thread of the job holds the Python lock that training needs.
 
 ## What it sees
-The main thread asleep for Python's lock (the GIL), in samples taken from outside, and at which line
-the thread was that had it. Who loads data in threads is reported by `input_starved`.
+The main thread waiting for Python's lock (the GIL), in samples taken from outside, and the line of
+the thread that held it. Threads that load data are reported by `input_starved`.
 
 ## Why it costs
-Of all threads of a process one runs Python at a time. A thread that asks for the lock waits up to
-5 ms until the other is told to let go, and has to ask again after each call that let go of it
-meanwhile, as most operations of PyTorch and JAX do: a step of a hundred calls may wait half a
-second for a thread that only counts words. The device gets its work that much later.
+One thread of a process runs Python at a time. A thread that asks for the lock waits up to 5 ms
+until the other has to release it, and must ask again after each call that released it, as most
+operations of PyTorch and JAX do: a step of a hundred calls may wait half a second for a thread that
+only counts words. The device gets its work that much later.
 
 ## How to fix
-Give that work to a process of its own, or to code that lets go of the lock while it works (NumPy on
+Move that work to a separate process, or to code that releases the lock while it works (NumPy on
 large arrays, a tokenizer written in Rust). Do it less often, or between epochs. A shorter interval
-(`sys.setswitchinterval`) shortens each wait, and not their number.
+(`sys.setswitchinterval`) shortens each wait, but not their number.
 
 ## When it is wrong
-Which of two threads the lock is kept from is chance: a thread that works through a queue may have
-to be done before the step can go on anyway. Then only its work counts, not where it runs.
+Which of two threads has to wait for the lock is chance: a thread that works through a queue may
+have to finish before the step can continue anyway. Then only its work counts, not where it runs.
 
 ## Documents
-Beyond the documents: they speak of loaders with processes.
+Beyond the documents: they describe loaders with processes.
 """
 
 from __future__ import annotations

@@ -2,18 +2,18 @@
 
 ## What it sees
 The XID errors that the driver reports while the job is watched, and a GPU that the driver no longer
-reaches. Beside an XID stands what it means and what to do first.
+reaches. Each XID is shown with its meaning and what to do first.
 
 ## Why it costs
 Some errors end the process that used the GPU, some leave a GPU that does not answer until it is
-reset, and some only announce that its memory wears out. A job that goes on after one of them may
-hang in its next collective, or compute with damaged numbers.
+reset, and some only announce that its memory is wearing out. A job that goes on after one of them
+may hang in its next collective, or compute with damaged numbers.
 
 ## How to fix
-Save a checkpoint if the job still answers. Then do what the error asks for: an error of the program
-(XID 13, 31) is found with compute-sanitizer; an error of the memory (48, 63, 64, 94, 95) wants a
-reset of the GPU at the next opportunity; a lost GPU (79) wants a restart of the machine. The log of
-the kernel (`dmesg`) names the process. What comes back after that is for the maker to look at.
+Save a checkpoint if the job still answers. Then do what the error calls for: an error of the
+program (XID 13, 31) is found with compute-sanitizer; an error of the memory (48, 63, 64, 94, 95)
+needs a reset of the GPU at the next opportunity; a lost GPU (79) needs a restart of the machine.
+The kernel log (`dmesg`) names the process. If the error returns after that, contact the maker.
 
 ## When it is wrong
 An error that another program caused on the same machine is reported too. XIDs 43 and 45 follow

@@ -1,28 +1,28 @@
 """Generation computes the whole sequence again for each token.
 
 ## What it sees
-Stack samples of the main thread in a loop of yours that puts a token to the end of a sequence, an
-array or a list, and gives the sequence to the model in the next pass; in one that gives the model
-what it made last, where keys and values are put to the end of those before; or in `generate` of
-transformers, whose cache grows unless it is asked for one of a fixed length. How much of a GPU's
-time that leaves idle is not said: a trace shows it.
+Stack samples of the main thread in a loop of yours that appends a token to a sequence, an array or
+a list, and gives the sequence to the model in the next pass; in one that gives the model its last
+output and appends keys and values to the earlier ones; or in `generate` of transformers, whose
+cache grows unless it is asked for a fixed length. How much of a GPU's time this leaves idle is not
+given: a trace shows it.
 
 ## Why it costs
 Without a cache of keys and values the model computes the whole text again for each token of it.
-With a cache that grows each token has other shapes: nothing can be compiled or captured in a graph
-once for all, JAX compiles anew, and for one prompt at a time Python takes longer than the device.
+With a growing cache each token has new shapes: nothing can be compiled or captured in a graph once
+and for all, JAX compiles again, and for one prompt at a time Python takes longer than the device.
 
 ## How to fix
 Keep keys and values of all earlier tokens in buffers that are as long as the longest text, write
-the new ones at their place, and give the model one token. Then the step has one shape: compile it
+the new ones in their place, and give the model one token. Then the step has one shape: compile it
 (`torch.compile(mode="reduce-overhead")`, `jax.jit`, `jax.lax.scan` over the tokens). Generate for
-many prompts at once. In transformers: `cache_implementation="static"`. For more than a look use a
-server that batches by itself (vLLM, SGLang).
+many prompts at once. In transformers: `cache_implementation="static"`. For more than a quick look,
+use a server that batches by itself (vLLM, SGLang).
 
 ## When it is wrong
-A few tokens to look at while training cost little, and are not reported. A text that is short, in
-large batches on a busy device, gains nothing by a cache. Of a loop that is on the CPU, where each
-token computed costs, a cache saves more than is known here.
+A few sample tokens during training cost little, and are not reported. Short texts in large batches
+on a busy device gain nothing from a cache. In a loop on the CPU, where each computed token costs, a
+cache saves more than is known here.
 
 ## Documents
 Beyond the documents: they generate nothing.

@@ -1,33 +1,33 @@
 """The job's own code on the host takes the time.
 
 ## What it sees
-The account of the host: the lines of the user's at which the main thread was found while it ran
-Python or a library's code, or slept, and nothing of a framework. It names the function where most
-of that is. What is due only now and then counts whole, the framework's part included: validation,
-checkpoints, and what stands behind `if step % 100 == 0`. It stands behind every rule that is about
-the same lines: those know a cure. Where the thread waits for threads or processes that it started,
-their lines stand behind its own. Where the main thread only waits for requests or orders, the
-threads that work are judged, and no gain is named: nothing is known of how many requests there are.
-Of a program in which no framework is seen to compute, and no step or GPU is known, a wait counts
-only so long as others of the job run, or the disk works for it: for a request, a message, a timer
-or a person it may wait as long as it likes.
+The account of the host: your lines at which the main thread was sampled while it ran Python or
+library code, or slept, without any framework code. It names the function with most of that time.
+Occasional work counts in full, the framework's part included: validation, checkpoints, and what is
+guarded by `if step % 100 == 0`. Every rule about the same lines comes first, because it knows a
+fix. If the thread waits for threads or processes that it started, their lines follow its own. If
+the main thread only waits for requests or orders, the working threads are judged, and no gain is
+given: it is not known how many requests there are. In a program in which no framework is seen to
+compute, and no step or GPU is known, a wait counts only while other processes of the job run, or
+the disk works for it: it may wait as long as it likes for a request, a message, a timer or a
+person.
 
 ## Why it costs
-What the main thread does between two launches the device waits for, unless it has work ahead.
+The device waits for what the main thread does between two launches, unless it has work queued.
 Python takes some ten nanoseconds for each operation; writing to a file, a sleep or another program
 take milliseconds.
 
 ## How to fix
-Do it less often, do it elsewhere, or do it at once: log and save every hundred steps, give it to a
-thread or process of its own, put NumPy in place of a loop of Python, or the framework in place of
-both. What the code computes may not be needed in each step at all.
+Do it less often, do it elsewhere, or do it on whole arrays: log and save every hundred steps, move
+it to a separate thread or process, replace a Python loop by NumPy, or both by the framework. What
+the code computes may not be needed in each step at all.
 
 ## When it is wrong
-The gain is what comes back if these lines cost nothing, which is more than any change of them can
-give. A job that has nothing to do on the device but little may be made of such code.
+The gain is what you would recover if these lines cost nothing, which is more than any change of
+them can give. A job with little work for the device may consist of such code.
 
 ## Documents
-Beyond the documents: they speak of frameworks, and this is your own code.
+Beyond the documents: they are about frameworks, and this is your own code.
 """
 
 from __future__ import annotations

@@ -1,28 +1,28 @@
 """The main thread draws random numbers on the host in every step.
 
 ## What it sees
-The stack samples that found the main thread on lines that call NumPy's, Python's or, where the job
-computes on a GPU, PyTorch's random numbers without a device. It reads these lines in the source;
-where samples are drawn of a `deque`, as a replay memory often is, that is named.
+Stack samples of the main thread at lines that draw random numbers with NumPy, Python or, if the job
+computes on a GPU, PyTorch without a device. It reads these lines in the source; if samples are
+drawn from a `deque`, as a replay memory often is, it says so.
 
 ## Why it costs
-Noise, masks and augmentations of a whole batch are many numbers: 30 ns each with NumPy, 100 ns to
-1 µs with Python's `random`. They are drawn by the thread that launches the work, and what is drawn
-must then be copied to the device. A `deque` finds a place by going through it from its nearer end:
-of 100,000 transitions that takes longer than to draw the number.
+Noise, masks and augmentations of a whole batch are many numbers: 30 ns each with NumPy, 100 ns to 1
+µs with Python's `random`. The thread that launches the work draws them, and they must then be
+copied to the device. A `deque` finds a place by walking from its nearer end: with 100,000
+transitions that takes longer than drawing the number.
 
 ## How to fix
 Draw them where they are needed: `torch.randn(.., device=device)`, `jax.random` in the compiled
-step, with a key of its own for each step that was derived outside. Keep what samples are drawn of
-in a list or in arrays, and write over the oldest.
+step, with a new key for each step that is derived outside it. Keep the samples in a list or in
+arrays, and overwrite the oldest.
 
 ## When it is wrong
 Numbers that are drawn while the device has other work cost nothing. In worker processes of a loader
-they hold nothing up. On a CPU backend the device's numbers take the same CPU; NumPy's newer
-generator is there about as fast as JAX's, and half as fast as PyTorch's.
+they delay nothing. On a CPU backend the device's numbers use the same CPU; there NumPy's newer
+generator is about as fast as JAX's, and half as fast as PyTorch's.
 
 ## Documents
-Beyond the documents; D4's summary has the keys that are split outside.
+Beyond the documents; D4's summary splits the keys outside the step.
 """
 
 from __future__ import annotations

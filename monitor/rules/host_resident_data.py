@@ -2,26 +2,26 @@
 
 ## What it sees
 Programs that each step of a trace calls and whose arguments are larger than all arrays on the
-device: the rest are NumPy arrays, that are copied at each call. On a GPU the trace shows the
-copies: their bytes, and the time in which nothing else runs. Where no trace says so, the samples
-that found the main thread handing an array over that no step makes anew, as the source says.
+device: the rest are NumPy arrays that are copied at each call. On a GPU the trace shows the copies:
+their bytes, and the time in which nothing else runs. Without such a trace, it is the samples of the
+main thread passing on an array that, by the source, no step changes.
 
 ## Why it costs
-A compiled function takes its arguments from the device's memory. An array of the host is copied
-there at each call, whole, even if a batch is cut out of it then. The step cannot begin before.
+A compiled function takes its arguments from the device's memory. A host array is copied there in
+full at each call, even if only a batch of it is used. The step cannot begin before that.
 
 ## How to fix
 Put what does not change on the device once, before the loop: the data set if it fits, tables,
-masks. Then cut the batches out there. Where the data do not fit, copy one batch at a time, and
-ahead of its use.
+masks. Then cut the batches out there. If the data do not fit, copy one batch at a time, ahead of
+its use.
 
 ## When it is wrong
-A batch that is new in each step has to be copied in each step: only that it is waited for can be
-helped, by putting the next one on the device in time.
+A batch that is new in each step has to be copied in each step. Only the wait for it can be avoided,
+by copying the next one to the device early.
 
 ## Documents
-D1 §1 (`jax.device_put`): its advice holds. D1's `PositionalSharding` is gone: what a second
-argument of `device_put` says today is a device, or a `NamedSharding`.
+D1 §1 (`jax.device_put`): its advice holds. D1's `PositionalSharding` is gone: the second argument
+of `device_put` is now a device or a `NamedSharding`.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
 """Some of the devices do no work.
 
 ## What it sees
-The devices that the process may use and those on which it keeps anything at all, as the framework
-itself reports. In a trace of several devices: those that computed hardly anything, and all of them
-where together they do less than one device could.
+The devices that the process may use, and those on which it keeps anything, as the framework itself
+reports. In a trace of several devices: those that computed hardly anything, and all of them if
+together they do less than one device could.
 
 ## Why it costs
-A program of JAX or PyTorch runs on one device until somebody spreads it. Seven of eight GPUs then
-cost as much as the one that works, and the step takes as long as on a machine with one.
+A JAX or PyTorch program runs on one device unless it is distributed. Seven of eight GPUs then cost
+as much as the one that works, and the step takes as long as on a machine with one.
 
 ## How to fix
-JAX: make a mesh of all devices and put the batch on it, divided, and the parameters on it, whole;
-the jitted step follows its arguments. PyTorch: start a process for each GPU with `torchrun`, and
-wrap the model in DistributedDataParallel, or in `fully_shard` where it is too large for one GPU.
-TensorFlow: build the model in the scope of a MirroredStrategy. Devices that
-all wait for the host do not get faster by being more: there, find what the host waits for.
+JAX: make a mesh of all devices, split the batch over it, and replicate the parameters on it; the
+jitted step follows its arguments. PyTorch: start a process for each GPU with `torchrun`, and wrap
+the model in DistributedDataParallel, or in `fully_shard` if it is too large for one GPU.
+TensorFlow: build the model in the scope of a MirroredStrategy. If all devices wait for the host,
+more of them are not faster: find what the host waits for.
 
 ## When it is wrong
-Devices may be left to another program on purpose: hide them with CUDA_VISIBLE_DEVICES. Only the
-time of computing divides, and a small batch divides badly. Of a CPU that plays several devices one
-may use all cores already: then it is reported for what it means on GPUs, without a time.
+Devices may be left to another program on purpose: hide them with CUDA_VISIBLE_DEVICES. Only compute
+time divides, and a small batch divides badly. If a CPU simulates several devices, one of them may
+already use all cores: then it is reported for what it would mean on GPUs, without a time.
 
 ## Documents
 D1 §2, D3, D4 §5-6 and D5. `PositionalSharding`, `pjit` and `Shard` are gone or never were: it is

@@ -1,46 +1,45 @@
 """The device waits for the next batch.
 
 ## What it sees
-The part of the time in which the device does nothing because the main thread is in the data loader:
-exact in a trace, measured by the agent as the waits for PyTorch's loaders. Where there is no such
-loader, the stack samples count that found the main thread reading or decoding data, or making what
-the steps compute on, as far as the device was idle at the time. What it makes is known by the flow
-of data in the source: a line works on the host, what it gives goes into the framework's work, and
-nothing that it takes comes from there. On a CPU also loading that nobody waits for: processes that
-the job started run while all cores are taken, and their own stacks name the line.
+How much of the time the device is idle because the main thread is in the data loader: exact in a
+trace, and measured by the agent as the waits for PyTorch's loaders. Without such a loader, it is
+the stack samples of the main thread reading or decoding data, or making what the steps compute on,
+as far as the device was idle at that time. What it makes is known from the data flow in the source:
+a line works on the host, its result goes into the framework's work, and none of its inputs come
+from there. On a CPU it is also loading that no thread waits for: processes that the job started run
+while all cores are taken, and their own stacks name the line.
 
-What the loading spends its time on is read from the same stacks, wherever it happens: in the main
-thread, in worker processes, in threads of the process itself. Where one kind takes at least a third
-of it, beyond what chance moves, the finding has its name: waiting for storage (and of which kind),
-for the network, or for something else that takes no core; decoding; tokenizing; reading and
-unpacking files; transforming samples; putting them together; handing them over between processes;
-starting the workers anew at each epoch; or one worker that all wait for.
+What loading spends its time on is read from the same stacks, wherever it happens: in the main
+thread, in worker processes, in threads of the process itself. If one kind takes at least a third of
+it, beyond chance, the finding names it: waiting for storage (and of which kind), for the network,
+or for something else without using a core; decoding; tokenizing; reading and unpacking files;
+transforming samples; collating them; passing them between processes; starting the workers again at
+each epoch; or one worker that all others wait for.
 
-A pipeline of tf.data that works one after the other is told as a hint where a graph asks it for
-batches, as `fit` of Keras has it, and no trace shows the wait.
+A tf.data pipeline that does one thing after the other is reported as a hint if a graph asks it for
+batches, as Keras' `fit` does, and no trace shows the wait.
 
 ## Why it costs
-Reading, decoding and augmenting a sample takes the CPU longer than the device needs for the step.
-With no workers this happens between the steps, in the very thread that launches the work.
+Reading, decoding and augmenting samples takes the CPU longer than the device needs for the step.
+Without workers this happens between the steps, in the thread that launches the work.
 
 ## How to fix
-Let others prepare batches ahead: worker processes that stay alive and keep a few batches each, or
-threads where the time goes into reading and not into Python. Put no more workers than there are
-cores. What is still waited for after that is the storage or the decoding itself: cache the samples,
-or store them smaller. Where the workers wait for storage and leave the cores idle, more of them
-than cores do help.
+Prepare batches ahead: in worker processes that stay alive and keep a few batches each, or in
+threads if the time goes into reading and not into Python. Use no more workers than there are cores.
+What remains after that is the storage or the decoding itself: cache the samples, or store them
+smaller. If the workers wait for storage and leave the cores idle, more workers than cores do help.
 
-Where the cause has a name, the finding shows its own cure: storage is cured by a copy on a local
-disk, decoding and tokenizing by doing them once, workers that start anew by `persistent_workers`.
+If the cause has a name, the finding shows its own fix: for storage a copy on a local disk, for
+decoding and tokenizing doing them once, for workers that start again `persistent_workers`.
 
 ## When it is wrong
-A job may wait for a batch that it could not have had earlier, as with data that arrives. Of a
-program in which nothing is seen to compute (`host_code` says how that is told) such a wait counts
-only so long as others of the job run. A wait that stays after the fix is no failure: what counts is
-the time of a step. The saving is seldom the whole wait: the workers take cores and memory from the
-thread that launches, and a loader's work is at best divided by their number. Stack samples name
-what a thread does by the library that it is in, and by the names on your line: a library that is
-not known stays without a name, and the finding says only that loading is waited for.
+A job may wait for a batch that it could not have earlier, as with data that arrives over time. In a
+program in which nothing is seen to compute (`host_code` explains how that is decided), such a wait
+counts only while other processes of the job run. A wait that remains after the fix is no failure:
+what counts is the step time. The saving is seldom the whole wait: the workers take cores and memory
+from the thread that launches, and a loader's work is at best divided by their number. Stack samples
+name what a thread does by the library that it is in, and by the names on your line: an unknown
+library has no name, and then the finding says only that the device waits for loading.
 
 ## Documents
 D2 §4 (batch iterators) and D5 (input pipeline). D2's loader moves nothing to the device by itself;

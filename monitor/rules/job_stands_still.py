@@ -1,35 +1,35 @@
 """The job is stuck: it is stopped, or its main thread waits and nothing works for it.
 
 ## What it sees
-A process of the job that the kernel calls stopped, since when, as seen once a second. Else samples
-of the stack that find the main thread of each process that trains at the same line for a minute or
-more, while the kernel counts next to no CPU time, reads and writes of the whole job, no step ends,
-and its GPUs do nothing. A GPU that claims to be busy without touching its memory, at the power of
-an idle one, only waits for other GPUs: that counts as nothing, too.
+A process of the job that the kernel reports as stopped, and since when, as seen once a second.
+Otherwise, stack samples that find the main thread of each training process at the same line for a
+minute or more, while the kernel counts almost no CPU time, reads and writes of the whole job, no
+step ends, and its GPUs do nothing. A GPU that reports being busy without touching its memory, at
+the power of an idle one, only waits for other GPUs: that also counts as doing nothing.
 
 ## Why it costs
-All of it. A process that is stopped, by Ctrl-Z, `kill -STOP`, a scheduler or a debugger, goes on
-only when somebody says so. A lock that nobody releases, Python's own while a thread waits in C, a
-queue that nobody fills, a rank that left the loop before the others: none of these ends by itself,
-or only with a timeout, 10 minutes with NCCL, 30 with gloo.
+All of it. A process that is stopped, by Ctrl-Z, `kill -STOP`, a scheduler or a debugger, continues
+only when someone resumes it. A lock that is never released, Python's own while a thread waits in C,
+a queue that is never filled, a rank that left the loop before the others: none of these ends by
+itself, or only with a timeout, 10 minutes with NCCL, 30 with gloo.
 
 ## How to fix
-`kill -CONT PID` lets a stopped process go on; what is stopped by Ctrl-Z does so by `fg` or `bg` in
-its shell. Else look at the line, and at who should have let it go on: the thread that holds the
-lock, the process that fills the queue, the rank that is not there. `faulthandler` prints where each
-thread is, from inside and without a debugger. Of several ranks the one at another line than the
-rest is the cause, and of those that stand in collectives the one that has begun fewer: PyTorch's
-flight recorder says in which one each of them is.
+`kill -CONT PID` resumes a stopped process; after Ctrl-Z, type `fg` or `bg` in its shell. Otherwise
+look at the line, and at what should have let it continue: the thread that holds the lock, the
+process that fills the queue, the rank that is missing. `faulthandler` prints where each thread is,
+from inside and without a debugger. With several ranks, the one at a different line is the cause;
+among those that wait in collectives, the one that has started fewer: PyTorch's flight recorder
+shows in which one each of them is.
 
 ## When it is wrong
 Some schedulers stop jobs in turns, and a debugger stops on purpose. A program that waits on purpose
-(a server without requests, a notebook, an evaluation that waits for the next checkpoint) stands
-still as well. Where no step was seen before and the line is in no loop that trains, and where it
-sleeps, saves or asks a person, it is a low finding. What runs on other machines is not seen: a rank
-may wait for one that saves there.
+(a server without requests, a notebook, an evaluation that waits for the next checkpoint) looks the
+same. If no step was seen before and the line is in no training loop, or if it sleeps, saves or asks
+a person, it is a low finding. Other machines are not seen: a rank may wait for one that saves
+there.
 
 ## Documents
-Beyond the documents: in them every job goes on.
+Beyond the documents: in them no job gets stuck.
 """
 
 from __future__ import annotations

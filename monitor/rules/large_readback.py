@@ -1,22 +1,22 @@
 """Large arrays are copied to the host in every step.
 
 ## What it sees
-The bytes that a step reads back, and the lines that do it: with PyTorch on a CPU, where nothing is
-copied, the time of the lines that take whole tensors (`.cpu()`, `.tolist()`). On a GPU the copies
-in the trace, and the time in which nothing else runs.
+The bytes that a step reads back, and the lines that do it. With PyTorch on a CPU, where nothing is
+copied, it is the time of the lines that take whole tensors (`.cpu()`, `.tolist()`). On a GPU it is
+the copies in the trace, and the time in which nothing else runs.
 
 ## Why it costs
-The host waits until the device has computed the array, then for the copy, then does its own work
-on it; the device meanwhile has nothing to do. Logits, activations or pictures of a whole batch are
-a thousand times larger than what one wants to know from them.
+The host waits until the device has computed the array, then for the copy, then does its own work on
+it; the device meanwhile has nothing to do. Logits, activations or images of a whole batch are a
+thousand times larger than what you want to know about them.
 
 ## How to fix
-Compute on the device what is wanted of the array, and return that: a mean, a count of hits, the
-worst. Look at whole arrays every hundred steps only.
+Compute on the device what you need from the array, and return that: a mean, a count of hits, the
+worst. Read whole arrays only every hundred steps.
 
 ## When it is wrong
-Where the arrays are the result, as in generating data, they have to come back: then copy them in
-the background, a step later, from pinned memory.
+If the arrays are the result, as when generating data, they have to be copied: then do it in the
+background, a step later, from pinned memory.
 
 ## Documents
 D4 summary: never send large arrays to the host in each step. It holds.

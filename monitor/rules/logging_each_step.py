@@ -1,9 +1,9 @@
 """Logging takes time in every step.
 
 ## What it sees
-Stack samples of the main thread in what logs: W&B, TensorBoard, MLflow and others, Python's
-`logging` and `csv`, bars of progress, plots, and lines of yours that print, write to a file, or
-flush one. What such a line waits for, to read a loss from the device, is `per_step_sync`.
+Stack samples of the main thread in logging code: W&B, TensorBoard, MLflow and others, Python's
+`logging` and `csv`, progress bars, plots, and lines of yours that print, write to a file, or flush
+one. If such a line waits to read a loss from the device, that is `per_step_sync`.
 
 ## Why it costs
 Each call formats, locks and writes in the thread that launches the steps. `flush` and `fsync` wait
@@ -11,15 +11,15 @@ for a disk each time; a plot takes a tenth of a second; `wandb.watch` makes a hi
 gradient.
 
 ## How to fix
-Log every hundredth step, and keep what is between on the device: a running sum says more than one
-step. Let the file buffer, and flush it at the end of an epoch. Draw elsewhere, from the log.
+Log every hundredth step, and keep a running sum of the others on the device: it says more than one
+step. Let the file buffer, and flush it at the end of an epoch. Plot elsewhere, from the log.
 
 ## When it is wrong
-A job whose steps are very short may log every hundredth and still be found here: then log by time.
-What a library writes in a thread of its own is not the main thread's, and not seen.
+A job with very short steps may log every hundredth and still be reported: then log by time. What a
+library writes in its own thread is not the main thread's time, and not seen.
 
 ## Documents
-Beyond the documents: what they print is a step's loss.
+Beyond the documents: they only print a step's loss.
 """
 
 from __future__ import annotations

@@ -2,28 +2,28 @@
 
 ## What it sees
 How many copies from the host to the device a step makes, and how large they are: on a GPU the
-copies in a trace with their bytes, for JAX on any device its `DevicePut` calls, or what the agent
-counts of `jax.device_put`. The time that they take is that of a trace, or of samples of the main
+copies in a trace with their bytes, for JAX on any device its `DevicePut` calls, or the calls of
+`jax.device_put` that the agent counts. Their time comes from a trace, or from samples of the main
 thread.
 
 ## Why it costs
-Each copy has a price that does not depend on its size: the call into the framework and the driver,
-31 to 34 us in JAX 0.10 on a CPU (`benchmarks/unit_costs.py`), and a transfer of its own over the
-link. To give JAX 64 arrays of 4 KiB took 2 ms; to stack them on the host and give it one, 0.1 ms.
+Each copy has a fixed cost: the call into the framework and the driver, 31 to 34 us in JAX 0.10 on a
+CPU (`benchmarks/unit_costs.py`), and a separate transfer over the link. Passing 64 arrays of 4 KiB
+to JAX took 2 ms; stacking them on the host and passing one took 0.1 ms.
 
 ## How to fix
-Put the pieces together on the host, where that is a plain copy of memory, and hand them over once:
-one array for a batch, and one for numbers that belong together. What does not change from step to
-step (tables, masks, constants) belongs on the device before the loop.
+Combine the pieces on the host, where that is a plain copy of memory, and copy them once: one array
+for a batch, and one for numbers that belong together. What does not change from step to step
+(tables, masks, constants) belongs on the device before the loop.
 
 ## When it is wrong
-Pieces of different types or shapes cannot always be one array. Where the host runs well ahead of a
-busy device the calls are hidden, and less comes back. A compiled function that took a hundred
-arrays and takes one is called faster, too: that is not counted. In a loop over the samples of a
+Pieces of different types or shapes cannot always be one array. If the host runs well ahead of a
+busy device, the calls are hidden, and the fix gains less. A compiled function that takes one array
+instead of a hundred is also called faster: that is not counted. In a loop over the samples of a
 batch the copies are part of that loop, and end with it.
 
 ## Documents
-D2 §3 (practice 3: pack small copies). It holds for PyTorch and JAX alike; its code for Flux.jl was
+D2 §3 (practice 3: pack small copies). It holds for PyTorch and JAX too; its code for Flux.jl was
 not run here.
 """
 

@@ -1,27 +1,27 @@
 """Memory grows with every step.
 
 ## What it sees
-The resident memory of the job, or the bytes of JAX's arrays that are alive, rise over the whole
-recording: as much in its second half as in the first, so that they do not level out. Of Julia it
-is what its collector finds alive: the memory that it holds grows with the garbage as well.
+The resident memory of the job, or the bytes of JAX's live arrays, grow over the whole recording: as
+much in its second half as in the first, so they do not level out. For Julia it is what its
+collector finds alive: the memory that it holds also grows with the garbage.
 
 ## Why it costs
 Nothing, until the memory is full; then the job is killed, after hours. Before that the system
-swaps, the garbage collector has more to walk over, and file caches go.
+swaps, the garbage collector has more objects to visit, and file caches are dropped.
 
 ## How to fix
-Keep numbers, not tensors. A loss that is added up still refers to the graph of its step with all
-activations: `loss.detach()`, or `loss.item()` every N steps. In JAX keep the mean instead of the
-outputs, and drop lists of arrays once they are written. In Flux.jl the memory of dropped arrays
-comes back after a collection and `CUDA.reclaim()`.
+Keep numbers, not tensors. A summed loss still refers to the graph of its step with all activations:
+`loss.detach()`, or `loss.item()` every N steps. In JAX keep the mean instead of the outputs, and
+drop lists of arrays once they are written. In Flux.jl the memory of dropped arrays is freed by a
+collection and `CUDA.reclaim()`.
 
 ## When it is wrong
 Caches and replay buffers fill up to a limit and stop; a recording that ends before that shows a
-rise. A data set that is read through a memory map is counted as resident, and is no leak.
+rise. A data set that is read through a memory map counts as resident, and is no leak.
 
 ## Documents
-D2, causes (memory that grows until transfers wait). Its code for Julia was run on a CPU; that with
-CUDA.jl was not run here.
+D2, causes (memory that grows until transfers wait). Its code for Julia was run on a CPU; its code
+with CUDA.jl was not run here.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
-"""The memory limit of the container is close, or has killed already.
+"""Memory is close to the container's limit, or the limit has already killed a process.
 
 ## What it sees
-The memory that the job's cgroup holds beside the tightest limit on it, without the pages of files,
-which the kernel can drop; and how many processes of the cgroup it has killed for memory.
+The memory that the job's cgroup holds, compared with its tightest limit, without file pages, which
+the kernel can drop; and how many processes of the cgroup it has killed for memory.
 
 ## Why it costs
 Nothing, until something more is allocated: a larger batch, one more worker, a checkpoint that is
-put together in memory. Then the kernel kills a process. A loader worker that is gone ends a PyTorch
-job with an error that does not say why.
+assembled in memory. Then the kernel kills a process. If it is a loader worker, the PyTorch job ends
+with an error that does not say why.
 
 ## How to fix
 Raise the limit (`--mem` of Slurm, `resources.limits.memory` of Kubernetes, `--memory` of Docker),
-or hold less: fewer loader workers, a smaller `prefetch_factor`, arrays instead of lists of objects.
+or use less: fewer loader workers, a smaller `prefetch_factor`, arrays instead of lists of objects.
 Batches on their way from loader workers lie in /dev/shm, which counts against the same limit.
 
 ## When it is wrong
-A job that holds the same all the time may run at 99% for days. Memory that grows is
-`memory_growth`, which says how long it will last, and a job that waits for memory `memory_stalls`:
-neither is reported here.
+A job whose memory is constant may run at 99% for days. Growing memory is `memory_growth`, which
+predicts how long it will last, and a job that waits for memory is `memory_stalls`: neither is
+reported here.
 
 ## Documents
 None of the five mentions it: beyond the documents.

@@ -1,27 +1,27 @@
-"""Memory of a GPU is held, and whoever holds it does no work.
+"""GPU memory is held by a process that does no work.
 
 ## What it sees
-The processes that the driver lists on the job's GPUs, the memory of each and its share of the
-GPU's time: one that holds much and takes none. Memory in use that no live process holds. And a job
-that has stood still for ten minutes, beside what its allocator keeps and does not use.
+The processes that the driver lists on the job's GPUs, the memory of each, and how much of the GPU's
+time it takes: one that holds much and takes none. Memory in use that no live process holds. And a
+job that has been stuck for ten minutes, with what its allocator keeps and does not use.
 
 ## Why it costs
-What a forgotten notebook, a run that did not end or a loader's worker with a context of its own
-holds is missing in the batch of this job, and lets its allocations fail.
+Memory held by a forgotten notebook, a run that did not end or a loader worker with its own GPU
+context is missing for the batch of this job, and its allocations fail.
 
 ## How to fix
-End what is left over (`ps -fp PID` says who it is). In a program that goes on after training
-delete the tensors, then `torch.cuda.empty_cache()` once; `jax.clear_caches()` after the arrays are
-gone; in Julia `GC.gc()` and then `CUDA.reclaim()`. Memory without a process comes back when the
-last thread in the driver ends, or with a reset of the GPU.
+End leftover processes (`ps -fp PID` shows what they are). In a program that continues after
+training, delete the tensors, then `torch.cuda.empty_cache()` once; `jax.clear_caches()` after the
+arrays are gone; in Julia `GC.gc()` and then `CUDA.reclaim()`. Memory without a process is freed
+when the last thread in the driver ends, or by a reset of the GPU.
 
 ## When it is wrong
-A server that waits for requests holds its model on purpose; so does a job that is between two
-phases. Managed memory and that of graphics programs belong to no process in the driver's list of
-those that compute. In a container other processes may not be listed: then nothing is said of them.
+A server that waits for requests holds its model on purpose; so does a job between two phases.
+Managed memory and the memory of graphics programs belong to no process in the driver's list of
+compute processes. In a container other processes may not be listed: then they are not reported.
 
 ## Documents
-D2 §2 (giving memory back). Its code for Flux.jl was not run here.
+D2 §2 (releasing memory). Its code for Flux.jl was not run here.
 """
 
 from __future__ import annotations

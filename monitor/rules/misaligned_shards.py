@@ -2,24 +2,24 @@
 
 ## What it sees
 In a trace of several GPUs: one that computes for longer than the others, while these wait for it.
-In JAX also: all arrays on several devices are whole on each of them, and no program makes the
-devices exchange anything. In PyTorch also a batch whose size is no multiple of the GPUs that
+In JAX also that all arrays on several devices are replicated, and no program makes the devices
+exchange anything. In PyTorch also a batch size that is no multiple of the GPUs that
 `nn.DataParallel` splits it for.
 
 ## Why it costs
 Devices that share a step finish it together: the one with the largest part sets the pace. With 100
-samples on 8 devices some get 13 and others 12, or the last one 9; the smaller the batch, the more
-this is. JAX refuses such a batch where it is put on a mesh, and programs then copy it to every
-device whole, which is worse: each does all of the work.
+samples on 8 devices some get 13 and others 12, or the last one 9; the smaller the batch, the larger
+the effect. JAX refuses to put such a batch on a mesh, and programs then replicate it to every
+device, which is worse: each does all of the work.
 
 ## How to fix
-Make the batch a multiple of the devices: drop the last part of an epoch, or fill it up and mask
-what was added. Shard the axis of the batch, and reshape it to the mesh where there are several.
+Make the batch a multiple of the devices: drop the last part of an epoch, or pad it and mask the
+padding. Shard the batch axis, and reshape it to the mesh if the mesh has several axes.
 
 ## When it is wrong
 Devices with different parts of a model (a pipeline, experts) differ by design. So do GPUs of
-different kinds, or one whose clock is held down: look at those first. A batch that is divided only
-inside of a program, and reduced nowhere, is not seen to be divided.
+different kinds, or one whose clock is lowered: check those first. A batch that is divided only
+inside a program, and reduced nowhere, is not recognized as divided.
 
 ## Documents
 D3 trap 1. Its `batch[:bs // n]` raises where it stands, and would drop all but one part of the

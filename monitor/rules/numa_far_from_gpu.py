@@ -1,23 +1,23 @@
 """The process runs on another NUMA node than its GPU.
 
 ## What it sees
-The core on which each main thread ran last, once a tick, and the node of that core; the node of the
-GPUs of that process, as the kernel says it of their slots. No memory of the job is looked into.
+The core on which each main thread ran last, once a tick, and the node of that core; the node of
+that process's GPUs, as the kernel reports it for their slots. The job's memory is not inspected.
 
 ## Why it costs
-Memory is given out where a thread first touches it: at its own node. Batches then reach the GPU by
-way of the link between the sockets, which others use, too. In one report, of DeepSpeed (its issue
-1576), copies to the GPU went at 4 to 12 GB/s from the far node, and at 24 GB/s from the near one.
+Memory is allocated where a thread first touches it: on its own node. Batches then reach the GPU
+over the link between the sockets, which other programs also use. In DeepSpeed issue 1576, copies to
+the GPU ran at 4 to 12 GB/s from the far node, and at 24 GB/s from the near one.
 
 ## How to fix
-Bind each process, and its memory, to the node of its GPU before it starts: `numactl`, or
-`torchrun --numa-binding=node` for all ranks at once. `nvidia-smi topo -m` shows which cores are
-near which GPU. Memory that is there already stays where it is.
+Bind each process, and its memory, to the node of its GPU before it starts: `numactl`, or `torchrun
+--numa-binding=node` for all ranks at once. `nvidia-smi topo -m` shows which cores are near which
+GPU. Existing memory stays where it is.
 
 ## When it is wrong
-Where the main thread runs says little of where old memory lies. A job that copies little, or ahead
-of its use, loses nothing; without a trace it is not known how much it copies, and no gain is said.
-Many machines lose less than the report: the lower end of the gain is nothing.
+Where the main thread runs says little about where old memory is. A job that copies little, or ahead
+of its use, loses nothing; without a trace it is not known how much it copies, and no gain is given.
+Many machines lose less than in that report: the lower end of the gain is zero.
 
 ## Documents
 None of the five mentions it: beyond the documents.

@@ -1,27 +1,27 @@
 """The optimizer runs on the CPU, and the GPU waits for it.
 
 ## What it sees
-The agent reads where the optimizers' parameters and their state lie, and times each step. The fault
-is an optimizer on the CPU in a process that uses a GPU: offloaded by DeepSpeed or FSDP, or a model
-that was moved to the GPU in part.
+The agent reads where the optimizers' parameters and state are, and times each step. The fault is an
+optimizer on the CPU in a process that uses a GPU: offloaded by DeepSpeed or FSDP, or a model that
+was only partly moved to the GPU.
 
 ## Why it costs
-A step of an optimizer reads and writes all parameters and their state once: it takes as long as the
-memory needs. A GPU's memory gives 2 to 3 TB a second, a host's 0.1 to 0.3; besides, gradients go
-to the host and parameters come back. The host does it while it launches nothing.
+A step of an optimizer reads and writes all parameters and their state once: memory bandwidth sets
+its time. GPU memory has 2 to 3 TB a second, host memory 0.1 to 0.3; in addition, gradients go to
+the host and parameters go back. The host launches nothing meanwhile.
 
 ## How to fix
-Keep the optimizer on the GPU where its state fits: for AdamW two numbers beside each parameter.
-Where it does not fit, shard it over the GPUs (ZeRO stage 2 or 3, `fully_shard`) before it goes to
-the CPU, or take one with a smaller state.
+Keep the optimizer on the GPU where its state fits: for AdamW two numbers for each parameter. Where
+it does not fit, shard it over the GPUs (ZeRO stage 2 or 3, `fully_shard`) before it goes to the
+CPU, or use one with a smaller state.
 
 ## When it is wrong
-A model that fits in no other way: then the time is what the memory costs. Fewer steps of the
-optimizer, with gradients that are added up, make it matter less. A step that is given a closure, as
-Lightning does, runs the model inside: such steps are not judged.
+If the model fits in no other way, the time is the price of the memory. Fewer optimizer steps, with
+accumulated gradients, make it matter less. A step with a closure, as Lightning uses, runs the model
+inside: such steps are not judged.
 
 ## Documents
-Beyond the documents. In an issue of DeepSpeed's (6834) a step took 10 s with it and 0.2 s without.
+Beyond the documents. In DeepSpeed issue 6834 a step took 10 s with it and 0.2 s without.
 """
 
 from __future__ import annotations

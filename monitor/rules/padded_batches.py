@@ -1,31 +1,32 @@
 """Much of each batch is padding.
 
 ## What it sees
-By a look at one batch of a DataLoader in many, in main memory: how long its rows are, and how long
-the longest of each batch is without the filling at its end. Rows of tokens, and of numbers of up to
-a megabyte in all or a few that are as large together; not where most of the batch is something
-else, as pictures beside their captions.
+The agent inspects a few of a DataLoader's batches in main memory: how long the rows are, and how
+long the longest row of each batch is without the padding at its end. It inspects rows of tokens,
+and of numbers of up to a megabyte in all or a few that are as large together, but not if most of
+the batch is something else, such as images with captions.
 
 ## Why it costs
-Rows that are all filled up to the longest that there may ever be are computed to their end: layers
-take as many times longer as the rows are, attention up to the square of that. Masks make the
-results right, and nothing faster.
+If all rows are padded to the longest that may ever occur, the padding is computed too: layers take
+longer by the factor of the length, attention by up to its square. Masks make the results right, but
+nothing faster.
 
 ## How to fix
-Fill each batch up to its own longest row, in the collating function
-(`DataCollatorWithPadding(padding="longest")`). Rows of a like length in one batch leave less to
-fill (`group_by_length=True`, later `train_sampling_strategy="group_by_length"`); several short ones
-in one row leave next to nothing. Where each new length compiles anew, round up to a few.
+Pad each batch to its own longest row, in the collate function
+(`DataCollatorWithPadding(padding="longest")`). Rows of similar length in one batch leave less
+padding (`group_by_length=True`, later `train_sampling_strategy="group_by_length"`); several short
+ones packed in one row leave almost none. If each new length compiles again, round up to a few
+lengths.
 
 ## When it is wrong
-A model that skips the padding has no use for shorter rows: packed sequences, nested tensors,
-attention of varied lengths. Where the code or the trace shows that, nothing is said; where it cuts
-rows to a length that it finds out, the range begins at nothing. A compiled step may want one
-length. What does not grow with the rows, as a loss over whole texts, stays. Batches that no
-DataLoader gives, or that are on a GPU already, are not looked at, nor are those of JAX.
+A model that skips the padding gains nothing from shorter rows: packed sequences, nested tensors,
+variable-length attention. If the code or the trace shows that, nothing is reported; if the code
+cuts rows to a computed length, the range begins at zero. A compiled step may need one length. What
+does not grow with the rows, such as a loss over whole texts, stays. Batches that come from no
+DataLoader, or that are already on a GPU, are not inspected, nor are those of JAX.
 
 ## Documents
-Beyond the documents: their batches are pictures.
+Beyond the documents: their batches are images.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
 """Every step waits to read values from the device.
 
 ## What it sees
-How often a step reads a value back outside of the optimizer (`.item()`, `float(loss)`, a tensor in
-an `if`), where, and how long the main thread is in these reads. JAX shows some spellings only by
-what they do: the samples find the main thread waiting at a line that hands an array to NumPy, or
-asks for it to be ready; reads that are due every few steps are left out. On a GPU: the time that
-the device then is idle, because the host could launch nothing ahead.
+How often a step reads a value back outside the optimizer (`.item()`, `float(loss)`, a tensor in an
+`if`), where, and how long the main thread is in these reads. In JAX some forms show only in the
+samples: the main thread waits at a line that passes an array to NumPy, or waits until it is ready;
+reads every few steps are left out. On a GPU it is the time in which the device is then idle,
+because the host could launch nothing ahead.
 
 ## Why it costs
 A read waits until the device has computed the value. Meanwhile the host prepares nothing, and when
-the value is there the device has nothing left to do: host and device take turns, where they could
-work side by side. What is computed only to be read costs besides.
+the value is there, the device has nothing left to do: host and device take turns instead of working
+in parallel. What is computed only to be read costs extra.
 
 ## How to fix
 Keep the values on the device, in a list or a running sum, and read them every hundred steps. Watch
-gradients now and then, not always. Where a value decides what happens next, decide on the device:
-`torch.where`, `jax.lax.cond`.
+gradients now and then, not in each step. If a value decides what happens next, decide on the
+device: `torch.where`, `jax.lax.cond`.
 
 ## When it is wrong
 A program that must know each value before it goes on, as in some reinforcement learning, has to
-wait. Without anything to do for the host between the steps little is won by not waiting.
+wait. If the host has nothing to do between the steps, little is gained by not waiting.
 
 ## Documents
 D4 summary: never send large arrays to the host in each step; the same holds for the wait itself.

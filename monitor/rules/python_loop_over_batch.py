@@ -1,28 +1,28 @@
 """A Python loop goes through the batch sample by sample.
 
 ## What it sees
-In the user's own source a loop around the lines where the main thread is found, or around those
-that called them, whose passes do not need one another, and which is in the framework most of the
-time. A trace, where there is one, must show the same function called many times in a step (JAX),
-or each layer many times for each pass back (PyTorch). There it may also be an operation such as
-`mean` that such a loop names, many times in a step and without a gradient: a metric of each sample.
-With a gradient it must go together with pieces that the loop takes by their places, as in
-`h[owner == g].mean(0)`: then so much of the pass back is the loop's as the trace shows.
+A loop in your source around the sampled lines of the main thread, or around their callers, whose
+passes do not depend on one another, and which is in the framework most of the time. If there is a
+trace, it must show the same function called many times in a step (JAX), or each layer many times
+for each backward pass (PyTorch). In PyTorch it may also be an operation such as `mean` that the
+loop names, called many times in a step and without a gradient: a metric of each sample. With a
+gradient it must come with pieces that the loop selects by index, as in `h[owner == g].mean(0)`:
+then the trace shows how much of the backward pass belongs to the loop.
 
 ## Why it costs
-Each call costs microseconds before any number is multiplied, whatever its size: Python, a search
-for the program, a launch. A sample alone is too little work to be worth them, and a product of
-vectors in place of matrices leaves most of the device unused.
+Each call costs microseconds before any number is multiplied, whatever its size: Python, dispatch, a
+launch. A single sample is too little work for that, and vector products instead of matrix products
+leave most of the device unused.
 
 ## How to fix
-Give the whole batch to one call. In PyTorch layers take a batch dimension in front; `torch.vmap`
+Pass the whole batch to one call. In PyTorch layers take a leading batch dimension; `torch.vmap`
 adds one to a function that has none. In JAX write the function for one sample, and let `jax.vmap`
-make it one for the batch.
+apply it to the batch.
 
 ## When it is wrong
-Samples of different shapes cannot be stacked before they are padded. The results of all samples at
+Samples of different shapes must be padded before they can be stacked. The results of all samples at
 once need more memory than those of one. A loop in which each pass needs the one before is not
-meant: that is for `lax.scan`.
+reported: use `lax.scan` for that.
 
 ## Documents
 D4 §2 (vmap for loops).

@@ -1,28 +1,27 @@
-"""Activations are computed again in the backward pass, though there is memory to keep them.
+"""Activations are computed again in the backward pass, although there is memory to keep them.
 
 ## What it sees
-Stack samples of the main thread in layers that run within a backward pass: lines of the model
-below the line that calls `backward`, which run before it as well, or layers of torch below it.
-Beside them the memory that is left: of the machine for a job on a CPU, of the devices for one on
-GPUs. There the pass back has a thread of its own, and it is enough that this was found in
-`checkpoint.py`.
+Stack samples of the main thread in layers that run within a backward pass: lines of the model under
+the line that calls `backward`, which also run before it, or torch layers under it. And the memory
+that is left: of the machine for a job on a CPU, of the devices for one on GPUs. On GPUs the
+backward pass has its own thread, and it is enough that this was sampled in `checkpoint.py`.
 
 ## Why it costs
-A checkpointed layer keeps its arguments alone, and runs once more when the gradient comes back to
-it: up to a third more work for each step, the price of a memory that is too small.
+A checkpointed layer keeps only its arguments, and runs once more when the gradient reaches it: up
+to a third more work for each step, the price of too little memory.
 
 ## How to fix
-Leave the checkpoints out where the memory suffices, or wrap every second layer only, those with the
-largest activations. `gradient_checkpointing=False` in a trainer of Hugging Face's.
+Remove the checkpoints if the memory suffices, or checkpoint only every second layer, or those with
+the largest activations. In a Hugging Face trainer, set `gradient_checkpointing=False`.
 
 ## When it is wrong
-It may have been meant for a larger batch, longer sequences, or a smaller GPU than this one. What is
-free now may be taken at another time: by validation, by another job. Attention that computes its
-scores again, as FlashAttention does, is faster for it, and is not meant. A trainer that calls the
-pass back itself (Lightning, one of Hugging Face's) hides it on a CPU: nothing is said of it.
+It may be intended for a larger batch, longer sequences, or a smaller GPU than this one. What is
+free now may be taken at another time: by validation, by another job. Attention that recomputes its
+scores, as FlashAttention does, is faster that way, and is not reported. A trainer that calls the
+backward pass itself (Lightning, Hugging Face) hides it on a CPU: nothing is reported.
 
 ## Documents
-Beyond the documents. D4 §4 advises to compute activations again where the memory does not suffice.
+Beyond the documents. D4 §4 advises recomputing activations if memory is short.
 """
 
 from __future__ import annotations

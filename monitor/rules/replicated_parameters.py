@@ -1,13 +1,13 @@
 """Every device holds all parameters; memory is nearly full.
 
 ## What it sees
-In JAX the bytes of arrays that are whole on each device; in PyTorch the bytes of the parameters,
-twice for their gradients, in a job of several ranks whose model is not sharded. Both beside what
-the allocator may take, of which it has taken four fifths or more.
+In JAX the bytes of arrays that are replicated on each device; in PyTorch the bytes of the
+parameters, counted twice for their gradients, in a job of several ranks whose model is not sharded.
+Both are compared with what the allocator may take, of which it has taken four fifths or more.
 
 ## Why it costs
-What each device holds a copy of leaves no room for activations: the batch stays small, and a
-larger model does not fit at all. With the moments of an optimizer it is four times the parameters.
+The copies on each device leave no space for activations: the batch stays small, and a larger model
+does not fit at all. With the moments of an optimizer it is four times the parameters.
 
 ## How to fix
 Shard them: `fully_shard` (FSDP2) layer by layer, or a NamedSharding with a PartitionSpec over an
@@ -15,9 +15,9 @@ axis of the mesh. Each layer is then gathered just before its use. Optimizer sta
 (ZeroRedundancyOptimizer) is a first step that changes less.
 
 ## When it is wrong
-Data parallel training holds whole copies by design, and where the batch is large enough nothing is
-wrong with a full memory: then this is low. Sharding costs communication; between machines with a
-slow network it may cost more than it gives.
+Data-parallel training holds full copies by design, and with a large enough batch a full memory is
+no problem: then this is low. Sharding costs communication; between machines with a slow network it
+may cost more than it gains.
 
 ## Documents
 D4 §6 (named sharding over a mesh).

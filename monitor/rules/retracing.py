@@ -1,36 +1,36 @@
 """The same function is compiled again and again.
 
 ## What it sees
-The agent hears of each compilation of JAX and of `torch.compile`, and of each graph that
-TensorFlow traces: the function, the line that called it (for PyTorch: where it begins), and what
-differed from the times before. The fault is there when one function was compiled ten times or more
-from the same line (for PyTorch five times), and it goes on after the job has warmed up. Where
-nothing differed, and in a loop, a line that clears what was compiled is named first; where an
-argument did, the line of the file that gives it stands behind the call.
+The agent records each compilation of JAX and `torch.compile`, and each graph that TensorFlow
+traces: the function, the line that called it (for PyTorch: where it begins), and what differed from
+the earlier times. The fault is that one function was compiled ten times or more from the same line
+(for PyTorch five times), and that this continues after the job has warmed up. If nothing differed,
+a line in the loop that clears compiled programs is named first; if an argument differed, the line
+that produces it follows the call.
 
 ## Why it costs
 A compiled program fits arguments of one shape and one type. A batch of another length, a Python
-number where an array was, or a function that is made anew each time are traced, lowered and
-compiled from the start: a second of waiting in place of a step of milliseconds.
+number instead of an array, or a function that is created each time are traced, lowered and compiled
+from scratch: a second of waiting instead of a step of milliseconds.
 
 ## How to fix
-Bring the arguments to a few shapes: pad to the next of some lengths, and mask what was added. Make
-the last batch as large as the others, or drop it. Define the function once, outside of the loop;
-name arguments that are settings as static only where they take few values. Keep types as they are:
-a Python float beside an array of float32 counts as another type. `tf.function` traces anew for each
-Python number that it is given: pass it as a tensor. PyTorch's compiler leaves a
-function to Python for good after its eighth program (`torch._dynamo.config.recompile_limit`), so
-that the waiting ends by itself, and the function is slow from then on.
+Use few argument shapes: pad to the next of a few lengths, and mask the padding. Make the last batch
+as large as the others, or drop it. Define the function once, outside the loop; make settings static
+arguments only if they take few values. Keep types constant: a Python float instead of a float32
+array counts as another type. `tf.function` traces again for each Python number: pass it as a
+tensor. PyTorch's compiler gives up on a function after its eighth program
+(`torch._dynamo.config.recompile_limit`): the waiting then ends by itself, and the function is slow
+from then on.
 
 ## When it is wrong
-A job that warms up compiles many functions once, and that ends by itself. Where lengths repeat,
-each is compiled once, and after some time no new one comes: then waiting is a fix, too. Padding
-costs work; it is not worth it where one length stands for most batches. What the
-device works while the host compiles stays, and is in the range only where a trace has whole steps.
+A job that warms up compiles many functions once, and that ends by itself. If lengths repeat, each
+is compiled once, and after some time there is no new one: then waiting is also a fix. Padding costs
+work; it is not worth it if most batches have one length. Work that the device does while the host
+compiles stays, and is in the range only if a trace has whole steps.
 
 ## Documents
 D4 §1 (jit with stable shapes) and its summary (pad and mask). There pmap is one of the seven
-transformations; it compiles anew for each shape just as jit does.
+transformations; it compiles again for each shape, as jit does.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ torch._logging.set_logs(recompiles=True)  # prints each reason, with the line of
 )
 # Of the reasons that the agent gives for TensorFlow: what is part of the graph, and who is new.
 _VALUE: Final = re.compile(r"the Python value")
-_ANEW: Final = re.compile(r"made anew each time")
+_MADE: Final = re.compile(r"made \w+ each time")
 _AS_BEFORE: Final = re.compile("all arguments are as before")
 _OBJECT: Final = re.compile(r"now (the \w+ at 0x|an object that is gone)")
 AS_TENSOR: Final = Fix(
@@ -136,9 +136,9 @@ for batch in batches:
 )
 # By the reason that the agent gives; of others the rule's own cure.
 CURES: Final[dict[Framework, tuple[tuple[re.Pattern[str], Fix], ...]]] = {
-    "jax": ((_AS_BEFORE, AS_ARRAY), (_ANEW, JIT_ONCE)),
+    "jax": ((_AS_BEFORE, AS_ARRAY), (_MADE, JIT_ONCE)),
     "pytorch": ((_NO_SIZE, LOOK),),
-    "tensorflow": ((_VALUE, AS_TENSOR), (_ANEW, ONCE), (_OBJECT, SAME)),
+    "tensorflow": ((_VALUE, AS_TENSOR), (_MADE, ONCE), (_OBJECT, SAME)),
 }
 # Who forgets all that was compiled.
 _CLEARS: Final = re.compile(

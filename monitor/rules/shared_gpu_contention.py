@@ -1,27 +1,27 @@
 """Other processes compute on the same GPU.
 
 ## What it sees
-The processes that the driver lists on the job's GPUs and that are not the job's, the share of the
-GPU's time that each takes, and the memory that it holds. A trace shows work of the job's that was
-launched and did not start meanwhile.
+The processes on the job's GPUs that do not belong to the job, as the driver lists them, how much of
+the GPU's time each takes, and the memory it holds. A trace shows work of the job that was launched
+and did not start meanwhile.
 
 ## Why it costs
-Processes take turns on a GPU: while one has it the others wait, a few milliseconds each time, and
-what lay in the caches is gone. Memory that a neighbour holds is memory that the batch cannot use.
+Processes take turns on a GPU: while one has it, the others wait, a few milliseconds each time, and
+the caches are lost. Memory that another process holds cannot be used for the batch.
 
 ## How to fix
-Move one of the jobs to another GPU, or run one after the other: both are done no later than
-together. A memory fraction is a cap that makes allocations fail, and no speed-up. Where small jobs
-have to share one, NVIDIA's MPS lets their kernels run side by side, and MIG gives each a part of
-its own.
+Move one of the jobs to another GPU, or run one after the other: both finish no later than together.
+A memory fraction is a cap that makes allocations fail; it does not speed anything up. If small jobs
+have to share a GPU, NVIDIA's MPS runs their kernels at the same time, and MIG gives each its own
+part.
 
 ## When it is wrong
-A neighbour that computes while the job has nothing for the GPU to do costs nothing: without a trace
-that shows waiting work the range begins at nothing. In a container the driver may not name
-processes outside of it.
+Another process that computes while the job has nothing for the GPU to do costs nothing: without a
+trace that shows waiting work, the range begins at zero. In a container the driver may not name
+processes outside it.
 
 ## Documents
-D5 (memory limit per process). Its memory fraction is a cap, and makes nothing faster.
+D5 (memory limit per process). Its memory fraction is a cap; it makes nothing faster.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """A GPU's PCIe link is slower than its slot allows.
 
 ## What it sees
-The best generation and the most lanes that the link was seen at while the job copied through it,
-and what GPU and slot allow together, as the driver says. A link goes down to its first generation
-while nobody uses it: without traffic nothing is said.
+The highest generation and the most lanes of the link while the job copied through it, and what GPU
+and slot allow together, as the driver reports. An unused link drops to its first generation:
+without traffic nothing is reported.
 
 ## Why it costs
 Each generation doubles the bytes a second, and so does twice the number of lanes. Copies between
-host and GPU take as much longer, and so does communication between GPUs without NVLink.
+host and GPU take correspondingly longer, and so does communication between GPUs without NVLink.
 
 ## How to fix
-Reseat the card, look at riser and cables, and at the firmware's settings for the slot (generation,
+Reseat the card, and check riser, cables, and the firmware settings for the slot (generation,
 bifurcation). `nvidia-smi -q -d PERFORMANCE,PCIE` on Linux, `lspci -vv` ("LnkSta: ... downgraded")
-show the same from the machine's side; growing replay counters mean a bad contact.
+show the same from the machine; growing replay counters mean a bad contact.
 
 ## When it is wrong
 A job that copies little loses little. Copies from pageable memory are slowed by the host, not by

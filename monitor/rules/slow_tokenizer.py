@@ -2,22 +2,22 @@
 
 ## What it sees
 Stack samples of the main thread in the tokenizers of transformers that are written in Python
-(`use_fast=False`, or a model that has no other), and in functions of yours that are named after it
-(`bpe`, `tokenize`, `encode` of a tokenizer). Those of the library `tokenizers` are written in Rust,
-and not meant.
+(`use_fast=False`, or a model that has no other), and in functions of yours with such a name (`bpe`,
+`tokenize`, `encode` of a tokenizer). Those of the library `tokenizers` are written in Rust, and are
+not reported.
 
 ## Why it costs
-Such a tokenizer goes through each word in Python, which takes tens of microseconds for each token;
-the one in Rust takes about one, and has a thread for each text of a list. In a server every
-request waits for it before anything is computed.
+Such a tokenizer processes each word in Python, which takes tens of microseconds for each token; the
+one in Rust takes about one, and uses a thread for each text of a list. In a server every request
+waits for it before anything is computed.
 
 ## How to fix
-Take the fast tokenizer (`AutoTokenizer` does, unless it is asked not to), and give it a list of
-texts in one call. Tokenize a data set once, before training (`datasets.map(batched=True)`). Where
-there is only the slow one, let a pool of processes do it.
+Use the fast tokenizer (`AutoTokenizer` does by default), and pass it a list of texts in one call.
+Tokenize a data set once, before training (`datasets.map(batched=True)`). If there is only the slow
+one, run it in a pool of processes.
 
 ## When it is wrong
-A few special tokens are handled otherwise by the two: compare both on a sample of your texts.
+The two handle a few special tokens differently: compare both on a sample of your texts.
 
 ## Documents
 Beyond the documents: their samples are numbers.

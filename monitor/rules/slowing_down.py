@@ -1,36 +1,35 @@
 """Each step takes longer than those before it.
 
 ## What it sees
-The time of a step over the recording, its last third against its first, and how steadily it rises:
-by the median step of each second and by how many there are in it, whichever rises less. The lines
-are those at which the main thread spends more of a step in the end than in the beginning; before
-them stand those that register hooks, handlers or groups of parameters again and again, and never
-take them back.
+The step time over the recording, its last third compared with its first, and how steadily it grows:
+by the median step of each second and by the number of steps in it, whichever grows less. The lines
+are those at which the main thread spends more of a step at the end than at the beginning; before
+them come lines that register hooks, handlers or parameter groups again and again, and never remove
+them.
 
 ## Why it costs
-What is gone through in each step has grown: a list of all losses, a history that is searched, an
-array that is copied to append to it, hooks or callbacks that are registered again and again, or a
-graph that reaches back over all steps. The next hour will be slower than this one.
+What each step processes has grown: a list of all losses, a history that is searched, an array that
+is copied to append to it, hooks or callbacks that are registered again and again, or a graph that
+spans all steps. The next hour will be slower than this one.
 
 ## How to fix
-Keep a sum or a mean instead of all values, a `collections.deque(maxlen=...)` where the last ones
-are needed, a `set` or `dict` for what is searched. Fill an array that was made once instead of
+Keep a sum or a mean instead of all values, a `collections.deque(maxlen=...)` if the last ones are
+needed, a `set` or `dict` for what is searched. Write into an array that was made once instead of
 appending to it. Register hooks once, before the loop.
 
 ## When it is wrong
-Longer sequences later on (a curriculum), a growing population, a machine that gets hotter or
-fuller: then the steps have more to do, or less to do it with. A cache that still fills levels out.
-Nothing is said where a step is seen to have more to do: more samples, batches or copies to the
+With longer sequences later on (a curriculum), a growing population, or a machine that gets hotter
+or fuller, the steps have more to do, or fewer resources. A cache that is still filling levels out.
+Nothing is reported if a step is seen to have more to do: more samples, batches or copies to the
 device; more actions that are read back for an environment, as episodes get longer; a text that
-grows by a token a step.
-While other programs take the cores nothing is said of it, nor where the steps of a job on a CPU
-take no more CPU time than before: then they wait longer, and do no more. Where they wait for input
-for as long as they are longer, the input may have become slower: see `input_starved`. Where all
-that a step does takes longer alike, or no sample shows what does, and not steadily, that is more
-like a slower machine than like something that grows: then the finding is low.
+grows by a token a step. Nothing is reported while other programs take the cores, nor if the steps
+of a job on a CPU take no more CPU time than before: then they wait longer, and do no more. If the
+growth is all waiting for input, the input may have become slower: see `input_starved`. If all parts
+of a step take longer alike, or no sample shows which do, and not steadily, that looks more like a
+slower machine than like something that grows: then the finding is low.
 
 ## Documents
-Beyond the documents: D2 speaks of memory that grows, not of time.
+Beyond the documents: D2 describes memory that grows, not time.
 """
 
 from __future__ import annotations

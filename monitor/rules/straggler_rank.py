@@ -3,30 +3,30 @@
 ## What it sees
 Where the main thread of each rank on this host was, second by second: at its own work, or waiting
 in a collective, or for a device that waits in one. The rank that waits least, while the others wait
-for it, is the late one. What it works longer at than they do says which line makes it late. It is
-named only where neither chance nor a difference of some percent would do as well.
+for it, is the late one. The line at which it works longer than they do makes it late. It is named
+only if neither chance nor a difference of a few percent would explain it.
 
 ## Why it costs
-Ranks exchange their gradients in each step, and the exchange ends when the last of them has begun
-it. A step of all ranks takes as long as the longest of them: of a hundred devices ninety-nine stand
-still for one file that is read slowly.
+Ranks exchange their gradients in each step, and the exchange ends only after the last of them has
+started it. A step takes as long as that of the slowest rank: of a hundred devices, ninety-nine are
+idle because one file is read slowly.
 
 ## How to fix
 Look at that rank's line, not at the line where the others wait. Give all ranks the same amount of
-work: shards by stride or shuffled (`DistributedSampler`), texts of like length in the batches of
-one step. What only one rank does (logging, saving, validating) belongs into a thread, or is done
-less often. Where the same line takes longer on one rank, look at its host: its disk, its cores, its
-neighbours. Python's collector runs when it likes on each rank, and all wait for each of them:
-`gc.disable()`, and `gc.collect()` every so many steps on all ranks at once.
+work: shards by stride or shuffled (`DistributedSampler`), texts of similar length in the batches of
+one step. Move what only one rank does (logging, saving, validating) to a thread, or do it less
+often. If the same line takes longer on one rank, look at its host: its disk, its cores, other
+programs. Python's collector runs at different times on each rank, and all wait for each of them:
+`gc.disable()`, and `gc.collect()` every few hundred steps on all ranks at once.
 
 ## When it is wrong
-Ranks of other hosts are not seen: attach there, too. A device that is slower than the others looks
-like them from the host: see `clock_throttled`, and take a trace of each rank. Where hosts work
-ahead of their devices, a rank that does a little more may have the time for it: there the gain
-begins at nothing, unless its GPU is idle while those of the others claim to work.
+Ranks of other hosts are not seen: attach there, too. A slower device cannot be seen from the host:
+see `clock_throttled`, and take a trace of each rank. If hosts work ahead of their devices, a rank
+that does a little more may have the time for it: then the gain begins at zero, unless its GPU is
+idle while those of the others report being busy.
 
 ## Documents
-Beyond the documents: D3 counts communication, and not whom it waits for.
+Beyond the documents: D3 counts communication, not which rank it waits for.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 # A line that takes so many times as long as on the other ranks is of this rank alone.
 ALONE: Final = 10.0
-LATEST: Final = {True: "the latest in so much of the time", False: "collectives it came last to"}
+LATEST: Final = {True: "the latest for this part of the time", False: "collectives it came last to"}
 # What a rank's own work is said to be, and what to do about it.
 _OF_INPUT: Final = frozenset({HostClass.LOADER, HostClass.WAIT, HostClass.PUT})
 
@@ -72,7 +72,7 @@ def detect(window: Window) -> Verdict:
     """Judge the ranks that were seen."""
     ranks = window.ranks
     if ranks is None:
-        what = "all ranks of this host in one: attach whoever started them"
+        what = "all ranks of this host in one: attach the process that started them"
         return None if (window.world_size or 1) < 2 else window.lacks(Need.RECORDING, what)
     late = ranks.straggler
     if late is None:

@@ -1,20 +1,20 @@
 """TensorFlow reserves the GPU's memory and uses little of it.
 
 ## What it sees
-What the driver says that the job holds of its GPUs, beside the most that TensorFlow's allocator has
-handed out; and that neither memory growth nor a limit is set.
+How much GPU memory the job holds, as the driver reports it, compared with the peak of TensorFlow's
+allocator; and that neither memory growth nor a limit is set.
 
 ## Why it costs
 At its first use of a GPU TensorFlow takes nearly all of its memory, whatever it needs. No other
-program finds room: not the evaluation beside it, nor PyTorch or JAX in the same process.
+program finds memory: not an evaluation on the same GPU, nor PyTorch or JAX in the same process.
 
 ## How to fix
 Let the memory grow as it is needed, or set a limit, before anything uses the GPU; not both:
 TensorFlow refuses that. `TF_FORCE_GPU_ALLOW_GROWTH=true` in the environment does the same.
 
 ## When it is wrong
-Alone on its GPU a job loses nothing by it, and what is taken at once is not in pieces later. A peak
-that is still to come, as the first evaluation, is not known yet.
+A job that is alone on its GPU loses nothing, and memory that is taken at once is not fragmented
+later. A later peak, such as the first evaluation, is not known yet.
 
 ## Documents
 D5 (memory growth and a limit per process).

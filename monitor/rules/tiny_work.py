@@ -1,27 +1,27 @@
 """The steps are so small that overhead takes most of them.
 
 ## What it sees
-On a CPU, how many operators a step has for the time that it takes the main thread, with a small
-batch; where nobody knows the batch, that a trace shows each layer called several times in a step
-with few operators for each call. On a GPU, in a trace, that most kernels are over in less time than
-it takes to launch one, while most of the memory of the GPU is free.
+On a CPU, how many operators a step has for the time it takes on the main thread, with a small
+batch; if the batch size is not known, a trace that shows each layer called several times in a step
+with few operators for each call. On a GPU, a trace in which most kernels are shorter than a launch,
+while most of the GPU memory is free.
 
 ## Why it costs
-To launch an operator, and to update the parameters, takes the same for 8 samples as for 512. A
-step of few samples pays it for each few, and the device has nothing to fill itself with.
+Launching an operator, and updating the parameters, takes the same time for 8 samples as for 512.
+Small steps pay it more often, and the device is not filled.
 
 ## How to fix
-A larger batch, until the memory is well used or the samples a second no longer rise; scale the
-learning rate with it. In JAX `jax.vmap` over more samples does the same. Rows that a loop goes
-through piece by piece are padded to one length, and one call takes the next piece of all of them
-(17 times as many rows a second for 64 at once, `benchmarks/step_costs.py`); a policy is asked once
-for the observations of many environments.
+Use a larger batch, until memory is well used or the samples a second no longer increase; scale the
+learning rate with it. In JAX `jax.vmap` over more samples does the same. If a loop goes through
+rows piece by piece, pad them to one length, and pass the next piece of all of them in one call (17
+times as many rows a second for 64 at once, `benchmarks/step_costs.py`). Call a policy once for the
+observations of many environments.
 
 ## When it is wrong
-Gradient accumulation does not cure this: it runs as many small steps as before (measured: 11.2k ->
-12.8k samples/s, against 77.6k with a real batch). A larger batch changes the training: whether it
-learns as well has to be tried. Where another fault makes many small operations out of few, that
-one is to be cured first. JAX on a CPU is not judged: its operations say nothing of their size.
+Gradient accumulation does not fix this: it runs as many small steps as before (measured: 11.2k ->
+12.8k samples/s, against 77.6k with a real batch). A larger batch changes the training: try whether
+it learns as well. If another fault turns few operations into many small ones, fix that one first.
+JAX on a CPU is not judged: its operations do not show their size.
 
 ## Documents
 D1 §3 (larger batches).

@@ -5,16 +5,16 @@ Fewer than ten steps since the job began, or programs that are still compiled fo
 while it is measured.
 
 ## Why it costs
-Nothing is lost. But the first steps compile, fill caches and start the workers of the loader; they
-take up to a thousand times as long as those that follow. Figures from there, and what they seem to
-promise, say nothing about the training.
+Nothing is lost. But the first steps compile, fill caches and start the loader workers; they take up
+to a thousand times as long as those that follow. Figures from them, and predictions based on them,
+say nothing about the training.
 
 ## How to fix
-Measure samples a second after ten steps or more, and let the device finish before each look at the
-clock. Shares of the time that were measured before are worth a second look.
+Measure samples a second after ten steps or more, and let the device finish before each reading of
+the clock. Measure again what was measured before that.
 
 ## When it is wrong
-A job that has few long steps, of a minute each, is measured well by a few of them.
+For a job with few long steps, of a minute each, a few of them are enough.
 
 ## Documents
 D4 summary: measure after the warm-up, in samples a second. It holds.

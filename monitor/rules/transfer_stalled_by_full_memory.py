@@ -2,26 +2,25 @@
 
 ## What it sees
 Memory that is used to 90% or more, together with copies to the device that have slowed down: in
-traces of this recording the time for a byte, and how much of a step waits for copies or for the
-allocator; without two such traces steps that take longer and longer, and the growth at a line that
-copies. Of Julia, which is read from outside, copies to the device that become more and more, while
-its collector takes a part of the time. One of both alone is not enough.
+traces of this recording, the time for a byte, and how much of a step waits for copies or for the
+allocator; without two such traces, steps that take longer and longer, with the growth at a line
+that copies. For Julia, which is read from outside, it is a growing number of copies to the device
+while its collector takes a part of the time. One of the two alone is not enough.
 
 ## Why it costs
-A copy needs room on the device. Where there is none the allocator first waits for the work that is
-going on, gives back what it has kept, and asks the driver again; in Flux.jl Julia's collector has
-to find dead arrays first, since it does not know how large they are on the device. D2 measured 0.1
-s for a transfer of 1 ms.
+A copy needs memory on the device. If there is none, the allocator first waits for the current work,
+releases its cache, and asks the driver again; in Flux.jl Julia's collector has to find dead arrays
+first, since it does not know how large they are on the device. D2 measured 0.1 s for a transfer of
+1 ms.
 
 ## How to fix
-Make room before the copy: drop the last batch and its outputs (`del`), prefetch fewer batches,
-donate arguments that are replaced, and find what grows (`memory_growth`). Less memory in use is
-the cure; emptying the cache in each step is not.
+Free memory before the copy: drop the last batch and its outputs (`del`), prefetch fewer batches,
+donate arguments that are replaced, and find what grows (`memory_growth`). The fix is to use less
+memory; emptying the cache in each step is not.
 
 ## When it is wrong
-Larger batches later in the training take longer to copy, too: the time is compared by the byte
-where bytes are known. Two traces are two moments; what else uses the PCIe link slows copies as
-well.
+Larger batches later in the training also take longer to copy: the time is compared by the byte if
+bytes are known. Two traces are two moments; other traffic on the PCIe link also slows copies.
 
 ## Documents
 D2, causes. Its code for Flux.jl was not run here.
@@ -111,7 +110,9 @@ def _of_julia(window: Window) -> Verdict:
         gain=None,
         evidence=(
             Evidence.of("memory in use", measure(used, "ratio", "nvml")),
-            Evidence.of("copies to the device, beside before", measure(rise, "times", "nvml")),
+            Evidence.of(
+                "copies to the device, compared with before", measure(rise, "times", "nvml")
+            ),
             Evidence.of("time in the collector", pauses),
         ),
         severity=Severity.LOW,
@@ -139,7 +140,7 @@ def _by_traces(
     then, now = (trace.taken(Slice.EXPOSED_COPY, Slice.IDLE_ALLOC) for trace in (old, new))
     if not before or not after or after / before < SLOWER or now <= then:
         return None
-    copy = "time of a copy, beside an earlier trace"
+    copy = "time of a copy, compared with an earlier trace"
     return Found(
         gain=Gain.between((now - then) / 2, now - then),
         evidence=(

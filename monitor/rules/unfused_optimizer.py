@@ -1,30 +1,30 @@
 """The optimizer updates its parameters one by one.
 
 ## What it sees
-The agent times each optimizer's step, and reads what its groups say: `foreach=False`, and not
-`fused=True`. On a CPU it is the same where they say nothing, as torch then takes the loop. How many
-tensors there are says how often the loop turns.
+The agent times each optimizer's step, and reads the settings of its groups: `foreach=False`, and
+not `fused=True`. On a CPU it is the same without a setting, as torch then uses the loop. The number
+of tensors is the number of passes of the loop.
 
 ## Why it costs
 For each tensor AdamW makes a dozen calls, each of which goes from Python through the framework,
-whatever the tensor's size; and each reads and writes memory that the one before it has just
-written. `fused=True` does all of it in one kernel, `foreach=True` makes each call once for many
-tensors. On a CPU with one thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad
-2.2 to 3.6, SGD 0.7 to 5.6 (`benchmarks/unit_costs.py`: 40 to 400 tensors of 64 to 262,144 numbers).
+whatever the tensor's size; and each reads and writes memory that the previous one has just written.
+`fused=True` does all of it in one kernel, `foreach=True` makes each call once for many tensors. On
+a CPU with one thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad 2.2 to 3.6,
+SGD 0.7 to 5.6 (`benchmarks/unit_costs.py`: 40 to 400 tensors of 64 to 262,144 numbers).
 
 ## How to fix
-`fused=True` where the optimizer is made: Adam, AdamW, SGD and Adagrad have it, on GPUs and, since
-PyTorch 2.4, on CPUs. On a GPU leave `foreach` out for all others: torch takes it by itself. The
-state stays as it is, so a checkpoint fits.
+Make the optimizer with `fused=True`: Adam, AdamW, SGD and Adagrad have it, on GPUs and, since
+PyTorch 2.4, on CPUs. On a GPU leave `foreach` unset for all others: torch then uses it. The state
+does not change, so a checkpoint fits.
 
 ## When it is wrong
-`foreach` needs as much memory more as the parameters take, and may have been switched off for
-that; `fused` does not. The last digits of a step differ. On a GPU the host's time counts only
-where the GPU waits for it: where that is not known, the gain begins at nothing. A step that is
-given a closure, as Lightning does, runs the model inside: such steps are not judged.
+`foreach` needs as much additional memory as the parameters take, and may have been turned off for
+that; `fused` does not. The last digits of a step differ. On a GPU the host's time counts only if
+the GPU waits for it: if that is not known, the gain begins at zero. A step with a closure, as
+Lightning uses, runs the model inside: such steps are not judged.
 
 ## Documents
-Beyond the documents, which say nothing of optimizers.
+Beyond the documents, which do not cover optimizers.
 """
 
 from __future__ import annotations

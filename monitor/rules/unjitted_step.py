@@ -1,28 +1,27 @@
-"""The JAX step is not compiled and runs op by op: it is not compiled whole.
+"""The JAX step is not compiled as a whole, and runs op by op.
 
 ## What it sees
-The main thread in JAX's own Python, which runs one operation at a time outside of any compiled
-function. Where no sample says how long, the kinds of single operations count: among the calls of a
-trace ("multiply", "subtract"), or among the compiled programs that are alive. Loops of `jax.lax`
-that are compiled anew in each call belong to it, since nothing compiled holds them. Where the lines
-make batches, as a generator that indexes arrays of JAX does, that is said.
+The main thread in JAX's own Python, which runs one operation at a time outside any compiled
+function. If no sample shows how long, the kinds of single operations count: among the calls of a
+trace ("multiply", "subtract"), or among the live compiled programs. Loops of `jax.lax` that are
+compiled again in each call are included, since no compiled function holds them. If the lines make
+batches, as a generator that indexes JAX arrays does, the finding says so.
 
 ## Why it costs
-Outside of `jax.jit` each operation is a call of its own: checked, looked up and launched by Python,
-for ten to a hundred microseconds, and its result goes to memory and back. Automatic differentiation
-is done anew in each step as well. A GPU is through with such an operation before the next is there.
+Outside `jax.jit` each operation is a separate call: checked, looked up and launched by Python, for
+ten to a hundred microseconds, and its result goes to memory and back. Automatic differentiation is
+also repeated in each step. A GPU finishes such an operation before the next one is launched.
 
 ## How to fix
-Put the whole step into one function and compile it: forward, gradient and update. What is printed
-or stored comes out of it as a result. Branches that depend on values become `jnp.where` or
-`lax.cond`; settings become static arguments. Keep data sets as NumPy arrays, and hand over a
-batch at a time.
+Put the whole step into one function and compile it: forward, gradient and update. Return what you
+print or store as a result. Branches that depend on values become `jnp.where` or `lax.cond`;
+settings become static arguments. Keep data sets as NumPy arrays, and pass a batch at a time.
 
 ## When it is wrong
-To debug a program one may run it with `jax.disable_jit()` on purpose. A job
-that computes something once per hour outside of the step loses nothing by that. Operations so large
-that each fills the device for milliseconds gain little. A step that is compiled again each time
-runs such operations while it is traced: then only `retracing` is reported.
+To debug, one runs a program with `jax.disable_jit()` on purpose. A job that computes something once
+per hour outside the step loses nothing by that. Operations so large that each fills the device for
+milliseconds gain little. A step that is compiled again each time runs such operations while it is
+traced: then only `retracing` is reported.
 
 ## Documents
 D1 (core mechanisms: no jit) and D4 §1 (jit).

@@ -1,31 +1,30 @@
 """Gradients are computed that no optimizer uses.
 
 ## What it sees
-In a trace, to how many parameters each backward pass brings a gradient, beside the number of those
-that all optimizers together have.
+In a trace, for how many parameters each backward pass computes a gradient, compared with the number
+of parameters of all optimizers together.
 
 ## Why it costs
-An encoder that is only to be used, before a head that is trained, asks for gradients like any other
-part of a model: the backward pass goes through all of it, which is twice the work of its forward
-pass, and all its activations are kept until then. What comes out lies in `.grad`, and nobody reads
-it.
+An encoder that is only used, before a head that is trained, asks for gradients like any other part
+of a model: the backward pass goes through all of it, which is twice the work of its forward pass,
+and all its activations are kept until then. The result is stored in `.grad` and never read.
 
 ## How to fix
-Say so before training: `encoder.requires_grad_(False)`. Where something below a part is trained,
-gradients still pass through it, and this saves those of its own weights. Where nothing below it is,
-its forward pass may run under `torch.no_grad()` as well, and in `eval()` its outputs can be
+Call `encoder.requires_grad_(False)` before training. If something below that part is trained,
+gradients still pass through it, and this saves those of its own weights. If nothing below it is
+trained, its forward pass may also run under `torch.no_grad()`, and in `eval()` its outputs can be
 computed once for all epochs.
 
 ## When it is wrong
-An optimizer that has not stepped yet is not known: one that comes in for the second half of the
-training needs them then, and none before. Updates by hand, without an optimizer, are not seen:
-where none is known nothing is said, nor beside so many that not all are, nor where one may hold
-flat copies of the parameters (DeepSpeed, Megatron, shards of several ranks). Who clips the norm of
-all gradients clips by these, too: without them the norm is another one. Layers that are reached by
-passes within a pass, or by several that are given their gradients, are not judged.
+An optimizer that has not stepped yet is not known: one that is used in the second half of the
+training needs these gradients then, and not before. Updates by hand, without an optimizer, are not
+seen: nothing is reported if no optimizer is known, if there are so many that not all are known, or
+if one may hold flat copies of the parameters (DeepSpeed, Megatron, shards of several ranks).
+Clipping the norm of all gradients includes these: without them the norm is different. Layers that
+are reached by passes within a pass, or by several that are given their gradients, are not judged.
 
 ## Documents
-Beyond the documents: they train all that they have.
+Beyond the documents: they train all parameters.
 """
 
 from __future__ import annotations

@@ -1,34 +1,34 @@
 """Validation takes much of the training's time.
 
 ## What it sees
-Stack samples of the main thread in an evaluation: the loops of Lightning, transformers and Keras
-for it, a function of yours that sets the model to `eval()` and goes through batches without
-gradients, and what stands without gradients behind `if step % 500 == 0`. Between the lines that
-train also what follows `model.eval()`, runs a model under `torch.no_grad()` on other data, or says
-`train=False`, `training=False` or `deterministic=True`: where nothing learns from it. A function
-that is only named after it counts if the framework does most of its work, and so does whatever else
-is due every few steps, runs the model and learns nothing: scores on all samples, or pictures to
-look at. What the job's own code marks comes first: a callback of ours in a trainer, or
-`whyidle.monitor.phase("validation")`. It counts the times that this happened while it watched; a
-validation that did not fall into that is not judged.
+Stack samples of the main thread in an evaluation: the evaluation loops of Lightning, transformers
+and Keras, a function of yours that sets the model to `eval()` and goes through batches without
+gradients, and code without gradients guarded by `if step % 500 == 0`. Among the lines that train it
+is also what follows `model.eval()`, runs a model under `torch.no_grad()` on other data, or passes
+`train=False`, `training=False` or `deterministic=True`, if nothing learns from it. A function with
+only such a name counts if the framework does most of its work. So does anything else that runs
+every few steps, runs the model and learns nothing: scores on all samples, or images to look at.
+What the job's own code marks comes first: one of our callbacks in a trainer, or
+`whyidle.monitor.phase("validation")`. It counts how often this happened while it watched; a
+validation outside that time is not judged.
 
 ## Why it costs
-No step is done meanwhile, and a loader that begins anew gives its first batch late: with workers
-that start for each pass it is seconds.
+No step runs meanwhile, and a loader that starts again delivers its first batch late: with workers
+that start for each pass it takes seconds.
 
 ## How to fix
-Validate a tenth as often, or on a tenth of the samples: enough to see which way the loss goes. Give
-the loader `persistent_workers=True`, use larger batches than in training (nothing is kept for a
-backward pass), compile the forward pass too, and keep scores on the device until the end. What
-has to be exact another job can do, from the checkpoints.
+Validate a tenth as often, or on a tenth of the samples: that is enough to see where the loss is
+going. Give the loader `persistent_workers=True`, use larger batches than in training (nothing is
+kept for a backward pass), compile the forward pass too, and keep scores on the device until the
+end. Exact scores can be computed by another job, from the checkpoints.
 
 ## When it is wrong
-Early stopping, and the choice of a checkpoint, may need every validation that there is. What is
-seen once in a window may be due once an hour: then the range begins at nothing, as it does where
-the host mostly waits in it. JAX launches ahead: what it waits for may be steps from before.
+Early stopping, and the choice of a checkpoint, may need every validation. What is seen once in a
+window may be due once an hour: then the range begins at zero, as it does if the host mostly waits
+in it. JAX launches ahead: what it waits for may be earlier steps.
 
 ## Documents
-Beyond the documents: they validate nothing.
+Beyond the documents: they do not validate.
 """
 
 from __future__ import annotations

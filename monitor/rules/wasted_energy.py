@@ -1,25 +1,25 @@
 """Energy is used while the GPU does nothing.
 
 ## What it sees
-The power that the job's GPUs draw, and the share of the time in which they do nothing: by a trace,
-or by what the counters surely say. It says what that is in joules a step, and in money where a
-price is set (`WHYIDLE_KWH_PRICE`, `WHYIDLE_GPU_HOUR_PRICE`, `WHYIDLE_CURRENCY`).
+The power that the job's GPUs draw, and how much of the time they do nothing: by a trace, or by what
+the counters certainly show. It gives this in joules a step, and in money if a price is set
+(`WHYIDLE_KWH_PRICE`, `WHYIDLE_GPU_HOUR_PRICE`, `WHYIDLE_CURRENCY`).
 
 ## Why it costs
-A GPU that waits draws less than one that works, but it draws, and it is rented, or paid off, by the
-hour all the same: who idles half of the time pays for the hour twice what each step needs.
+A waiting GPU draws less power than a working one, but it draws power, and it costs the same by the
+hour: idling half of the time doubles the cost of each step.
 
 ## How to fix
 Remove what makes the GPU wait: each finding about time says what it costs in watts, and in joules
 and money a step.
 
 ## When it is wrong
-What goes into idle time is given as at most so much: it is reckoned at the mean power, and a GPU
-that waits draws less than one that works. The power is that of the GPUs alone: the host, its fans
-and the cooling of the building come on top.
+The energy of idle time is an upper bound: it is computed from the mean power, and a waiting GPU
+draws less than a working one. It is the power of the GPUs only: the host, its fans and the cooling
+of the building come on top.
 
 ## Documents
-D3 trend 3 (energy per training run), and its target of 85% utilisation.
+D3 trend 3 (energy per training run), and its target of 85% utilization.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""Gradients are filled with zeros before each step, to be added to.
+"""Gradients are filled with zeros before each step, instead of dropped.
 
 ## What it sees
-Stack samples of the main thread in `zero_grad`, at the lines of torch that fill gradients: it gets
-there with `set_to_none=False`, and in every call before PyTorch 2.0. Of jobs on a GPU alone.
+Stack samples of the main thread in `zero_grad`, at the torch lines that fill gradients: they run
+with `set_to_none=False`, and in every call before PyTorch 2.0. It is judged only for jobs on a GPU.
 
 ## Why it costs
 Each gradient is written once as zeros, then read, added to and written again, by kernels that each
-have to be launched. Without an old one the backward pass hands its result over. On a CPU it is no
-fault: what filling saves is often lost again where large gradients are asked of the system anew.
+have to be launched. Without an old gradient, the backward pass stores its result directly. On a CPU
+it is no fault: what is saved is often lost again when large gradients are newly allocated from the
+system.
 
 ## How to fix
-`optimizer.zero_grad(set_to_none=True)`, which is what it does by itself since PyTorch 2.0.
+Call `optimizer.zero_grad(set_to_none=True)`, the default since PyTorch 2.0.
 
 ## When it is wrong
-Code that reads `p.grad` right after `zero_grad` finds `None`; an optimizer leaves a parameter
-without a gradient as it is, instead of going on with its momentum. What adds up gradients over
-several batches calls `zero_grad` once for all of them, and loses little here.
+Code that reads `p.grad` right after `zero_grad` finds `None`; an optimizer does not change a
+parameter without a gradient, instead of continuing with its momentum. A job that accumulates
+gradients over several batches calls `zero_grad` once for all of them, and loses little here.
 
 ## Documents
 Beyond the documents: they leave gradients to the framework.

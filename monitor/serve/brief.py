@@ -125,7 +125,7 @@ def _at(place: PlaceJson, repository: Repository) -> str:
 
 
 def evidence(finding: FindingJson, repository: Repository) -> JsonObject:
-    """Return one finding with all that it rests on, and code that mends it."""
+    """Return one finding with all that it rests on, and code that fixes it."""
     numbers = [
         {
             "name": text(e.name),

@@ -63,7 +63,7 @@ A change was made to a job. Find out with the tools of whyidle whether it helped
 2. `compare_runs` {before} and {after}. If `abstained` is set, record both for longer; do not call
    a difference within noise a gain.
 3. Say by how much a step got faster (low, middle, high), which findings are gone, which are new,
-   and what `get_findings` of {after} names as the next thing to mend.
+   and what `get_findings` of {after} names as the next thing to fix.
 """
 
 

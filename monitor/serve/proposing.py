@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST_LETTERS: Final = 12_000
 _LITERAL: Final = re.compile(r"['\"#]")
-NOT_SHOWN: Final = "what is beside the change may be a secret, or is no text: see it there with"
+NOT_SHOWN: Final = "the lines around the change may hold a secret, or are not text: see them with"
 
 
 def propose_patch(
@@ -41,7 +41,7 @@ def propose_patch(
         bool, Field(description="also changes of what is computed, such as precision")
     ] = False,
 ) -> Answer:
-    """Propose the change of the user's source that mends a finding, as a diff; writes nothing.
+    """Propose the change of the user's source that fixes a finding, as a diff; writes nothing.
 
     Only what the source proves right; else `refused` says why, with the advice instead. Several
     diffs build on each other in their order. Try them on a copy: `git apply` in `folder`, run it

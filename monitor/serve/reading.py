@@ -112,7 +112,7 @@ def get_evidence(
     rule: Annotated[str, Field(description="the rule of a finding, such as input_starved")],
     target: Target = "last",
 ) -> Answer:
-    """Return what a finding rests on, with unit, source and age, and code that mends it.
+    """Return what a finding rests on, with unit, source and age, and code that fixes it.
 
     Of a rule that found nothing `abstained` says whether it is well, or could not be judged.
     """

@@ -20,7 +20,7 @@ from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.recorded import Recorded
 
 _Name = TypeVar("_Name")
-BY_AGENT: Final = "seen by the agent, beside the trace"
+BY_AGENT: Final = "seen by the agent, not in the trace"
 
 
 def blended(account: BudgetJson, job: Recorded, *, on_gpu: bool = False) -> BudgetJson | None:

@@ -126,7 +126,7 @@ def _too_few(window: Window) -> Cause | None:
         "The data loader has too few workers, and all are busy",
         (
             _share(window, "each worker works at least", least),
-            Evidence.of("cores that nobody uses", free),
+            Evidence.of("idle cores", free),
         ),
         (),
         {},

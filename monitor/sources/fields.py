@@ -17,7 +17,7 @@ _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 _UNSIGNED_INT = 1
 _WRAP = 2.0**32
 # A fast link carries as much in a tenth of a second as such a counter holds (docs/gpu.md).
-WRAPS: Final = "the driver's counter may begin anew more than once between two readings"
+WRAPS: Final = "the driver's counter may wrap more than once between two readings"
 
 
 class Field(NamedTuple):

@@ -41,7 +41,7 @@ def salvage(damaged: Path, into: Path) -> dict[str, int]:
     """Copy into a new or existing store; return the rows per table."""
     if not damaged.exists():
         what = f"{damaged} does not exist."
-        raise StorageProblem(what, "Damaged files lie beside whyidle.db, as whyidle.db.damaged-*")
+        raise StorageProblem(what, "Damaged files are next to whyidle.db, as whyidle.db.damaged-*")
     connect.check_header(damaged)
     connection = connect.for_writing(into).connection
     try:

@@ -81,7 +81,7 @@ def why(error: Any) -> str:
     if NOWHERE.decode() in details:
         return TOO_OLD
     if _BUSY in details.lower():
-        return "another trace of the job is being taken, by itself or by somebody else"
+        return "another trace of the job is being taken, by the job itself or another program"
     return {
         "UNAVAILABLE": "what listens there does not speak gRPC",
         "UNIMPLEMENTED": "what listens there is no profiler server of JAX",

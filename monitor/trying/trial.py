@@ -139,7 +139,7 @@ class Trial:
             if pair is None:
                 spoilt += 1
                 if spoilt > MOST_SPOILT:
-                    raise _Stopped("the job stood still too often")
+                    raise _Stopped("the job paused too often")
                 continue
             self._pairs.append(pair)
             found = self._measured()

@@ -1,4 +1,4 @@
-"""What a first user meets: a machine or container that lets nobody in, sudo, and wrong pids."""
+"""What a first user meets: a machine or container that lets no one in, sudo, and wrong pids."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_user(monkeypatch: pytest.MonkeyPatch) -> None:
             "lets only root",
             'sudo "$(command -v monitor)" attach 4711   or: monitor',
         ),
-        ("3", SYS_PTRACE, "lets nobody", "monitor run -- python train.py"),
+        ("3", SYS_PTRACE, "lets no one", "monitor run -- python train.py"),
     ],
 )
 def test_what_a_machine_keeps_from_its_users(

@@ -260,7 +260,7 @@ def test_a_reader_that_has_enough_is_no_error(monitor: Monitor, state: Path, job
         assert process.wait() == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
-    assert lines(monitor("runs", "--json").stdout)[0]["runs"][0]["state"] == "nobody read on"
+    assert lines(monitor("runs", "--json").stdout)[0]["runs"][0]["state"] == "its output was closed"
 
 
 def test_a_killed_recorder_loses_nothing_and_says_so(

@@ -75,7 +75,7 @@ def test_a_job_with_a_server_gives_a_trace_of_a_second_at_most_and_is_not_entere
     assert busy.returncode == Exit.USAGE
     assert busy.stderr == (
         f"monitor: No trace of process {job.pid} could be taken: another trace of the job is being"
-        " taken, by itself or by somebody else.\n"
+        " taken, by the job itself or another program.\n"
         f"  Without its server: monitor trace {job.pid}\n"
     )
     assert len(list(folder.rglob("*.xplane.pb"))) == 1

@@ -90,7 +90,7 @@ def test_on_a_cpu_the_operators_say_what_it_computes() -> None:
     })  # fmt: skip
     found = busy(window(answer({Slice.COMPUTE: 1.0}, top_operators=own)))
     assert found is not None
-    assert found.said == ["Of what operators took in a trace of 100 ms: sort 78%, fusion 13%."]
+    assert found.said == ["Operator time in a trace of 100 ms: sort 78%, fusion 13%."]
     assert set(found.unknown) == {"bound", "tensor_core_share", "efficiency"}
 
 

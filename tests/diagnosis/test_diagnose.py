@@ -355,7 +355,7 @@ def test_each_answer_says_what_watching_cost(known: dict[str, Rule]) -> None:
     assert (cost.agent_cores, cost.monitor_cores, cost.traces) == (0.004, 0.011, 2)
     assert cost.traces_held_s == pytest.approx(0.05)
     assert set(cost.unknown) == {"monitor_rss_bytes", "profiler_share"}
-    said = "Watching cost 0.4% of a core in the job, 1.1% of a core beside it, a stop of 1.5 ms to"
+    said = "Watching cost 0.4% of a core in the job, 1.1% of a core outside it, a stop of 1.5 ms to"
     assert f"{said} enter, 50.0 ms for 2 traces." in " ".join(screen(as_json(found)).split())
     nothing = as_json(diagnose(window(answer({Slice.COMPUTE: 1.0}), kind="file"))).overhead
     assert nothing.agent_cores is None

@@ -82,7 +82,7 @@ def test_hosts_that_cannot_be_scraped_as_it_is_are_said(tmp_path: Path, monitor:
     folder = tmp_path / "the fleet"
     done = monitor("fleet", "init", folder, "--target", "node1", "--target", "localhost")
     assert done.returncode == 0
-    assert "listens on 127.0.0.1 only: as it is, nobody can scrape node1." in done.stderr
+    assert "listens on 127.0.0.1 only: no server can scrape node1." in done.stderr
     assert "a path of this machine: node1 may have it elsewhere" in done.stderr
     assert "ExecStart" not in done.stderr
     typed = done.stderr.partition("For these hosts: ")[2].strip()
@@ -130,7 +130,7 @@ def test_hosts_that_are_asked_at_another_port_are_said(
     assert said("node1:9401", "node2:9401") == ""
     # On this machine all is as it must be.
     assert said("localhost", "[::1]", "127.0.0.2", listens="127.0.0.1") == ""
-    assert "nobody can scrape a, b, c and 2 more." in said(*"abcde", listens="127.0.0.1")
+    assert "no server can scrape a, b, c and 2 more." in said(*"abcde", listens="127.0.0.1")
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ USED = "\nloader = DataLoader({})\nfor x in loader:\n    print(x)\n"
     (DATA.replace("= names", "= open(names)") + USED.format("Files('a')"), "open"),
     (DATA + "\ndata = Files(['a'])\nloader = DataLoader(data)\nfor x in loader:\n    data.reset()\n",
      "changes or asks"),
-    (DATA + "\nloader = DataLoader(Files(['a']))\nwhile True:\n    x = next(iter(loader))\n", "begun anew"),
+    (DATA + "\nloader = DataLoader(Files(['a']))\nwhile True:\n    x = next(iter(loader))\n", "starts again"),
     (DATA + "\ndef main(x):\n    for b in DataLoader(TensorDataset(x)):\n        print(b)\n", "elsewhere"),
     (DATA.replace("torch.load(", "self.transform(") + USED.format("Files(['a'])"), "self.transform"),
     (DATA.replace("torch.load(", "augment(") + "\ndef augment(x):\n    return x + random.random()\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -31,8 +32,9 @@ def test_it_speaks_of_nothing_that_is_gone() -> None:
 
 
 def test_a_title_fits_into_a_line() -> None:
-    lines = (line.partition(" | ")[2] for lines in golden().values() for line in lines)
-    assert {title for title in lines if len(title) > 60} == set()
+    titles = (line.partition(" | ")[2] for lines in golden().values() for line in lines)
+    # A name of the job's own may be as long as it likes.
+    assert {x for x in titles if len(re.sub(r"^\w+(?=\(\))", "name", x)) > 60} == set()
 
 
 def test_a_digest_knows_every_figure_but_the_time() -> None:

@@ -94,7 +94,7 @@ def test_a_process_that_cannot_be_read_says_why_and_is_tried_again(
     reader.refusal = None
     assert records.take(2 * S) == []
     assert records.take(40 * S)
-    assert "nothing of ours goes in" in records.refusal.what
+    assert "no agent goes in" in records.refusal.what
 
 
 def test_a_process_that_has_ended_says_nothing_more(

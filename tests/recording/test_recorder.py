@@ -48,7 +48,7 @@ def test_a_monitor_that_stood_still_says_so_and_blames_no_clock(bench: Bench) ->
     bench.tick()
     assert bench.recorder._outside.overhead._tick_at is not None
     bench.recorder._outside.overhead._tick_at -= 20
-    assert "stood still for 19 s" in bench.tick().notes[0]
+    assert "was stopped for 19 s" in bench.tick().notes[0]
     assert bench.events(stops=True) == ["stood_still"]
     assert not bench.tick().notes
 

@@ -419,7 +419,7 @@ def test_workers_that_start_anew_at_each_epoch() -> None:
     assert ("persistent_workers", "False") in {(e.name, e.value) for e in finding.evidence}
     # Workers stay: what begins there is something else.
     facts = {"torch": {"backend": "cpu", "loaders": [{"workers": 2, "persistent_workers": True}]}}
-    assert "started anew" not in str(found(NAME, replace(job, job=replace(job.job, facts=facts))))
+    assert "start again" not in str(found(NAME, replace(job, job=replace(job.job, facts=facts))))
 
 
 def test_what_no_sample_names_stays_without_a_name() -> None:

@@ -43,7 +43,7 @@ def test_copies_that_have_slowed_down_in_a_full_memory() -> None:
     assert finding.gain.low == pytest.approx(0.1)
     assert finding.gain.high == pytest.approx(0.2)
     said = {each.name: each.value for each in finding.evidence}
-    assert said["time of a copy, beside an earlier trace"] == pytest.approx(4.0)
+    assert said["time of a copy, compared with an earlier trace"] == pytest.approx(4.0)
 
 
 def test_one_of_both_alone_is_not_enough() -> None:

@@ -124,7 +124,7 @@ def test_while_the_job_takes_a_trace_itself_ours_is_refused_in_words(
         tell(job, "start")
         found = taken(ByServer(key_of(job.pid), port, space, "pid-1"))
         tell(job, "stop")
-    assert found == "another trace of the job is being taken, by itself or by somebody else"
+    assert found == "another trace of the job is being taken, by the job itself or another program"
     assert len(list(folder.rglob("*.xplane.pb"))) == 1
     assert not space.files()
 

@@ -121,6 +121,6 @@ def test_names_from_a_job_are_no_markup(tmp_path: Path) -> None:
 def test_what_comes_back_is_given_as_a_least_and_a_most() -> None:
     (first, *_) = as_json(diagnosed("input_starved/before_torch")).findings
     cost = _finding_card._cost(structs.replace(first, lost_share=[0.463, 0.561]))
-    assert "at least 46% of the time comes back, at most 56%<" in cost
+    assert "at least 46% of the time is saved, at most 56%<" in cost
     cost = _finding_card._cost(structs.replace(first, lost_share=[0.2, 0.2]))
-    assert "at least 20% of the time comes back<" in cost
+    assert "at least 20% of the time is saved<" in cost

@@ -73,7 +73,7 @@ def test_a_rank_of_another_job_stands_alone(tmp_path: Path) -> None:
     Job(3, 6, collectives=1, transfer_us=9000, step_us=7e5, seed=4).write(tmp_path / "other")
     (tmp_path / "other" / "rank2.json.gz").replace(folder / "rank2.json.gz")
     words = app(rank_jobs.make(tmp_path, folder), "timeline").words
-    assert "Rank 2 stands beside no other: its collectives are in no other file." in words
+    assert "Rank 2 is next to no other: its collectives are in no other file." in words
 
 
 def test_of_many_collectives_also_the_shortest_those_of_the_late_rank_are_drawn(
