@@ -93,7 +93,7 @@ STYLE: Final = """
 .w-button { display: inline-block; border: 1px solid; border-radius: 6px; padding: 2px 12px;
   font-weight: 600; }
 .w-button a { text-decoration: none !important; }
-.w-beside { margin: 2px 0; }
+.w-risk { margin: 2px 0; }
 @media (max-width: 640px) { .w-answer { grid-template-columns: minmax(0, 1fr); }
   .w-gain { padding-left: 10px; } .w-health { margin-left: 0; }
   .w-cause { font-size: 1.2rem; } }

@@ -134,7 +134,7 @@ def verdict(answer: DiagnosisJson, run: Run) -> str:
     """Return what is wrong, where, what to do and what that gives; then the risks beside it."""
     said, lead = answer.verdict, findings.lead(answer)
     # The place stands below it, with its line of source.
-    cause = f'<p class="w-cause">{safe(said.text)}</p>'
+    cause = f'<p class="w-cause">{safe(said.what or said.text)}</p>'
     if lead is None:
         return f'<div class="w-answer"><div>{cause}</div></div>'
     first = lead.first
@@ -170,7 +170,7 @@ def _gain(first: FindingJson, rule: str | None, run: Run, more: int) -> str:
 
 def _beside(found: FindingJson, run: Run) -> str:
     link = markup.link("fix", "What to do about it", run=run.id, finding=found.rule)
-    return f'<p class="w-beside">{markup.chip(found.severity)}<b>{safe(found.title)}</b> {link}</p>'
+    return f'<p class="w-risk">{markup.chip(found.severity)}<b>{safe(found.title)}</b> {link}</p>'
 
 
 def ranks(answer: DiagnosisJson) -> str:

@@ -96,7 +96,7 @@ def of(answer: DiagnosisJson, run: Run) -> Page:
     """Return an answer of ``monitor diagnose`` in the form of the page."""
     return Page(
         answer,
-        finding_text.one_line(answer.verdict),
+        answer.verdict.text,
         {f.rule: places(f, run) for f in answer.findings},
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from whyidle.monitor import rules
@@ -203,8 +203,12 @@ def verdict_json(diagnosis: Diagnosis) -> VerdictJson:
     said = diagnosis.headline
     fixes = () if said.finding is None else diagnosis.fixes(said.finding).values()
     fix = next(iter(fixes), None)
+    first = said.where[0] if said.where else None
+    line = f":{first.line}" if first is not None and first.line else ""
+    at = "" if first is None else f", at {PurePath(first.file).name}{line}"
     return VerdictJson(
-        text=said.text,
+        text=f"{said.text.rstrip('.')}{at}.",
+        what=said.text,
         share=None if said.share is None else round(said.share, 4),
         where=[
             place_json(place, None if place.share is None else round(place.share, 4))

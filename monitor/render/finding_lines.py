@@ -6,7 +6,7 @@ from typing import Final
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.finding_text import one_line, short
+from whyidle.monitor.render.finding_text import short
 from whyidle.monitor.runs.summary import RunSummary
 
 MOST: Final = 3
@@ -30,7 +30,7 @@ def page(summary: RunSummary) -> list[str]:
     more = len(findings) - MOST
     then = f"  finding  {more} more" if more > 0 else "  finding "
     return [
-        f"  verdict  {one_line(summary.diagnosis.verdict)}",
+        f"  verdict  {summary.diagnosis.verdict.text}",
         *shown,
         f"{then} evidence, fixes, and what was not checked: monitor diagnose {summary.run.id}",
     ]

@@ -12,7 +12,6 @@ from whyidle.monitor.core.contracts.diagnosis import (
     EvidenceJson,
     FindingJson,
     PlaceJson,
-    VerdictJson,
 )
 from whyidle.monitor.core.finding import FRAMEWORKS, Confidence
 from whyidle.monitor.render.escape import printable
@@ -182,18 +181,16 @@ def verdict(answer: DiagnosisJson) -> list[str]:
     fix = "" if said.fix is None else first_sentence(printable(said.fix.text)).rstrip(".")
     gives = "" if by is None else factor(by.speedup, by.expected)
     do = ": ".join(filter(None, [fix, gives]))
-    return [printable(said.text), *map(in_function, said.where[:1]), *([f"→ {do}"] if do else [])]
+    return [
+        printable(said.what or said.text),
+        *map(in_function, said.where[:1]),
+        *([f"→ {do}"] if do else []),
+    ]
 
 
 def of_verdict(answer: DiagnosisJson) -> FindingJson | None:
     """Return the finding that the verdict is about."""
     return next((each for each in answer.findings if each.rule == answer.verdict.rule), None)
-
-
-def one_line(said: VerdictJson) -> str:
-    """Return the verdict and its place in one sentence."""
-    at = "".join(f", at {short(place)}" for place in said.where[:1])
-    return f"{printable(said.text).rstrip('.')}{at}."
 
 
 def called_by(lines: Sequence[PlaceJson]) -> str:

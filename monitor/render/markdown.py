@@ -30,7 +30,7 @@ def page(answer: DiagnosisJson, repository: Repository) -> str:
 
 def lines(answer: DiagnosisJson, repository: Repository) -> Iterator[str]:
     """Yield the verdict, where the time goes, and each finding behind a line that opens it."""
-    yield f"### whyidle: {plain(finding_text.one_line(answer.verdict))}"
+    yield f"### whyidle: {plain(answer.verdict.text)}"
     yield ""
     yield from _budget(answer)
     for finding in answer.findings:

@@ -60,7 +60,7 @@ def text(words: str) -> str:
 
 def _body(report: Report) -> Iterator[str]:
     answer = report.answer
-    yield f"<h1>{text(finding_text.one_line(answer.verdict))}</h1>"
+    yield f"<h1>{text(answer.verdict.text)}</h1>"
     yield f'<p class="soft">{text(answer.target)}, by whyidle</p>'
     yield from _account(report)
     yield f"<h2>Findings: {len(answer.findings)}</h2>"

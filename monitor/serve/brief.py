@@ -28,7 +28,7 @@ from whyidle.monitor.diagnosis.diagnose import MOSTLY_UNKNOWN
 from whyidle.monitor.render import finding_text, trying
 from whyidle.monitor.render.budget import in_order
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.finding_text import cost, gain, one_line
+from whyidle.monitor.render.finding_text import cost, gain
 from whyidle.monitor.render.findings import by_need, overhead, without_work
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.places import Repository, homeless
@@ -81,7 +81,7 @@ def findings(answer: DiagnosisJson, repository: Repository) -> JsonObject:
     found = [_finding(each, repository) for each in answer.findings]
     needs = by_need(answer.not_checked)
     return {
-        "verdict": text(one_line(answer.verdict)),
+        "verdict": text(answer.verdict.text),
         "abstained": why_abstained(answer),
         "findings": found[:MOST_FINDINGS],
         "more": [each["rule"] for each in found[MOST_FINDINGS:]],

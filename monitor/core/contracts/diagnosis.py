@@ -188,6 +188,8 @@ class VerdictJson(Struct, frozen=True, kw_only=True):
     fix: FixJson | None = None
     # The rule of the finding that it is about; ``None``: no finding is.
     rule: str | None = None
+    # The text without its place, for a screen that shows the place by itself.
+    what: str = ""
 
 
 class DiagnosisJson(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,6 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render import findings, numbers
 from whyidle.monitor.render.budget import in_order, named
-from whyidle.monitor.render.finding_text import one_line
 from whyidle.monitor.render.live import devices, processes
 from whyidle.monitor.render.live.lines import aligned, cut
 from whyidle.monitor.render.live.view import View
@@ -42,7 +41,7 @@ def lines(page: Page, view: View, width: int) -> list[Text]:
 
 def _findings(view: View, width: int) -> Iterator[Text]:
     if view.verdict is not None:
-        yield cut(Text(one_line(view.verdict), "bold"), width)
+        yield cut(Text(view.verdict.text, "bold"), width)
         yield Text()
     for each in view.findings:
         for part in findings.finding(each, width):
