@@ -217,7 +217,7 @@ def test_a_process_that_waits_for_its_disk(tmp_path: Path) -> None:
         ),
         ("1", True, None, ()),
         ("2", True, "lets only root", ("sudo",)),
-        ("3", True, "lets nobody", ("monitor run",)),
+        ("3", True, "lets no one", ("monitor run",)),
     ],
 )
 def test_yama(
