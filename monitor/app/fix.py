@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,9 +85,8 @@ def fixed(
     if rule is not None:
         _check_rule(answer, rule)
         answer = replace(answer, findings=[each for each in answer.findings if each.rule == rule])
-    cores = window.cores
-    count = len(os.sched_getaffinity(0)) if cores is None else int(cores.value)
-    found = fixes.fix(answer, fixes.by_rule(), count, allow_numerics=allow_numerics)
+    cores = diagnose.cores_of(window)
+    found = fixes.fix(answer, fixes.by_rule(), cores, allow_numerics=allow_numerics)
     here = Path.cwd()
     said = FixJson(
         target=window.target,
@@ -126,4 +124,6 @@ def _refused(finding: FindingJson, why: list[Refusal], shown: Callable[[str], st
         where = ":".join([*file, *line])
         reasons.append(f"{where}: {each.why}" if file else each.why)
     advice = {name: fix.text for name, fix in finding.fixes.items()}
-    return RefusedJson(rule=finding.rule, why=list(dict.fromkeys(reasons)), advice=advice)
+    instead = next((each.instead for each in why if each.instead is not None), None)
+    said = list(dict.fromkeys(reasons))
+    return RefusedJson(rule=finding.rule, why=said, advice=advice, instead=instead)

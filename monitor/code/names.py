@@ -11,7 +11,7 @@ import builtins
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from whyidle.monitor.code.program import Program, name_of, params
 from whyidle.monitor.code.source import Function, dotted
@@ -147,6 +147,10 @@ class Source(Program):
         owner = self.owner(name)
         return [] if owner is None else owner.given[name_of(name)]
 
+    def set_in_module(self, name: str) -> list[ast.AST]:
+        """Return where a name of the module gets its value."""
+        return list(self._top.given.get(name, ()))
+
     def uses(self, name: ast.AST) -> list[ast.Name]:
         """Return where the value of a name may be read, in nested functions too."""
         owner = self.owner(name)
@@ -263,3 +267,9 @@ class Source(Program):
         taken = {name_of(x) for x in self.everything}
         more = (f"{wanted[0]}_{number}" for number in range(2, 1000))
         return next(name for name in (*wanted, *more) if name not in taken)
+
+
+@lru_cache(maxsize=16)
+def source_of(text: str) -> Source:
+    """Return a text as a tree; several look at the same one, and change nothing of it."""
+    return Source(text)

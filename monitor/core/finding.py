@@ -27,6 +27,9 @@ PROBES: Final[dict[str, Framework]] = {
 # No fix gains more than this share of a step: some of the time is the work itself.
 MOST_LOST: Final = 0.99
 ROUNDING: Final = 1e-9
+# Above code that is not made from the user's own.
+EXAMPLE: Final = "# An example, not your code"
+AS_BEFORE: Final = "**as_before"
 
 
 class Severity(StrEnum):
@@ -197,6 +200,12 @@ class Fix:
 
     text: str
     code: str = ""
+
+    @property
+    def example(self) -> str:
+        """The code, said to be an example."""
+        rest = f"; {AS_BEFORE} stands for what you have" if AS_BEFORE in self.code else ""
+        return f"{EXAMPLE}{rest}:\n{self.code}" if self.code else ""
 
 
 @dataclass(frozen=True, slots=True)

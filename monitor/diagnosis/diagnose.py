@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Final
 
-from whyidle.monitor import rules
+from whyidle.monitor import fixes, rules
 from whyidle.monitor.core.contracts.diagnosis import (
     CalledPlaceJson,
     CoresJson,
@@ -103,9 +104,9 @@ class Diagnosis:
 
     def fixes(self, finding: Finding) -> dict[Framework, Fix]:
         """Return the fixes that concern this job; all, where its framework is not known."""
-        fixes = finding.rule.fixes if finding.found.fixes is None else finding.found.fixes
+        each = finding.rule.fixes if finding.found.fixes is None else finding.found.fixes
         wanted = finding.found.frameworks or self.window.frameworks
-        return {name: fix for name, fix in fixes.items() if name in wanted or not wanted}
+        return {name: fix for name, fix in each.items() if name in wanted or not wanted}
 
 
 def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
@@ -167,10 +168,11 @@ def concluded(path: Path, summary: RunSummary) -> RunSummary:
 
 def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
     """Return the answer of ``monitor diagnose --json``."""
-    window = diagnosis.window
+    window, host = diagnosis.window, host_json(diagnosis.window)
+    findings = findings_json(diagnosis, host)
     return DiagnosisJson(
         target=window.target,
-        verdict=verdict_json(diagnosis),
+        verdict=verdict_json(diagnosis, findings),
         budget=window.budget,
         budget_source=window.budget_source,
         not_measured={str(part): why for part, why in window.not_measured.items()},
@@ -178,13 +180,13 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
         is_known=diagnosis.is_known,
         unexplained={part: round(n, 4) for part, n in diagnosis.unexplained.items()},
         warnings=window.warnings,
-        host=host_json(window),
+        host=host,
         # Of a server nothing is known to be a step.
         phases=[] if window.host is None or window.serves else phases_json(window.host),
         ranks=(ranks := ranks_json(window)),
         compute=(works := busy(window)),
         overhead=overhead(window),
-        findings=[finding_json(diagnosis, each) for each in diagnosis.findings],
+        findings=findings,
         not_checked=[
             NotCheckedJson(rule=name, needs=needs(window, verdict))
             for name, verdict in diagnosis.not_checked
@@ -198,11 +200,11 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
     )
 
 
-def verdict_json(diagnosis: Diagnosis) -> VerdictJson:
+def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> VerdictJson:
     """Return the verdict of the answer."""
     said = diagnosis.headline
-    fixes = () if said.finding is None else diagnosis.fixes(said.finding).values()
-    fix = next(iter(fixes), None)
+    rule = None if said.finding is None else said.finding.rule.id
+    own = (fix for each in findings if each.rule == rule for fix in each.fixes.values())
     first = said.where[0] if said.where else None
     line = f":{first.line}" if first is not None and first.line else ""
     at = "" if first is None else f", at {PurePath(first.file).name}{line}"
@@ -214,8 +216,8 @@ def verdict_json(diagnosis: Diagnosis) -> VerdictJson:
             place_json(place, None if place.share is None else round(place.share, 4))
             for place in said.where
         ],
-        fix=None if fix is None else FixJson(text=fix.text, code=fix.code),
-        rule=None if said.finding is None else said.finding.rule.id,
+        fix=next(own, None),
+        rule=rule,
     )
 
 
@@ -282,8 +284,20 @@ def cores_json(account: CoreAccount | None) -> CoresJson | None:
     )
 
 
+def findings_json(diagnosis: Diagnosis, host: HostJson) -> list[FindingJson]:
+    """Return the findings of the answer, with advice for the user's own code."""
+    found = [finding_json(diagnosis, each) for each in diagnosis.findings]
+    return fixes.advised(found, host.rows, fixes.by_rule(), cores_of(diagnosis.window))
+
+
+def cores_of(window: Window) -> int:
+    """Return how many cores the job may use; where that is not known, how many we may."""
+    cores = window.cores
+    return len(os.sched_getaffinity(0)) if cores is None else int(cores.value)
+
+
 def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
-    """Return one finding of the answer."""
+    """Return one finding, with its rule's advice."""
     found, window = finding.found, diagnosis.window
     host = window.host
     # Of a server it is time of its requests, as long as those are not counted.
@@ -323,7 +337,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
             for place in found.where
         ],
         fixes={
-            name: FixJson(text=fix.text, code=fix.code)
+            name: FixJson(text=fix.text, code=fix.example)
             for name, fix in diagnosis.fixes(finding).items()
         },
         documents=list(finding.rule.documents),

@@ -7,6 +7,7 @@ import pkgutil
 from dataclasses import replace
 from functools import cache
 
+from whyidle.monitor.fixes._advice import advised
 from whyidle.monitor.fixes._change import NotHere, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal, Wanted
 from whyidle.monitor.fixes._findings import Fixed, diff, fix
@@ -21,6 +22,7 @@ __all__ = [
     "Refusal",
     "Refused",
     "Wanted",
+    "advised",
     "by_rule",
     "copy",
     "diff",

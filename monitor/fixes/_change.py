@@ -21,6 +21,16 @@ class Refused(Exception):  # noqa: N818  an answer, not a defect
         self.why, self.line = why, line
 
 
+class SetElsewhere(Refused):
+    """An argument is given what other code sets: which one, and what it should be."""
+
+    def __init__(
+        self, name: str, given: ast.expr, wanted: str, line: int, why: str | None = None
+    ) -> None:
+        super().__init__(why or f"{name} is set by other code", line)
+        self.name, self.given, self.wanted = name, given, wanted
+
+
 class NotHere(Exception):  # noqa: N818  an answer, not a defect
     """There is nothing in this file that this codemod changes."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from whyidle.monitor.code.names import Source
+from whyidle.monitor.core.finding import Framework
 from whyidle.monitor.fixes._change import Change, NotHere, Refused
 
 T = TypeVar("T")
@@ -33,6 +34,13 @@ class Wanted:
     lines: tuple[int, ...] = ()
     # Cores that the job may use.
     cores: int = 1
+    # The evidence of the finding, by its names.
+    measured: tuple[tuple[str, float | str], ...] = ()
+
+    def number(self, name: str) -> float | None:
+        """Return a number that was measured."""
+        found = dict(self.measured).get(name)
+        return found if isinstance(found, int | float) else None
 
     def at(self, source: Source, *some: ast.AST) -> bool:
         """Tell whether it was found in one of some pieces."""
@@ -52,6 +60,8 @@ class Codemod:
     change: Callable[[Source, Wanted], Change]
     # It changes what is computed by more than rounding: only where the user allows it.
     changes_numbers: bool = False
+    # Whose advice it is, where a program may use several: a loader of PyTorch's feeds JAX as well.
+    framework: Framework | None = None
     # Filled in by ``fixes.load``.
     id: str = ""
 
@@ -87,3 +97,5 @@ class Refusal:
     why: str
     file: str | None = None
     line: int | None = None
+    # What to do instead, where an option of the user's sets it: "start with --workers 8".
+    instead: str | None = None

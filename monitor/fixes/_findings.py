@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import difflib
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from whyidle.monitor.code.source import text_of
-from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson, HostRowJson
 from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal, Wanted
 from whyidle.monitor.fixes._patching import patches_of
+from whyidle.monitor.fixes._snippet import opcodes
 from whyidle.monitor.libraries.users import is_users
 
 NO_CODEMOD: Final = "no change of source is known for it"
 NO_SOURCE: Final = "the source of the job is not on this machine"
+NOT_WRITTEN_SO: Final = "nothing in the source is written as it expects"
 
 
 @dataclass(slots=True)
@@ -38,34 +39,47 @@ def fix(
 ) -> Fixed:
     """Return the patches of a job's findings, each on top of those before it."""
     found = Fixed()
-    elsewhere = list(_of_rows(answer))
+    elsewhere = list(of_rows(answer.findings, answer.host.rows))
     for finding in answer.findings:
         mine = codemods.get(finding.rule, ())
-        if not mine:
-            found.refused.append((finding, [Refusal(None, NO_CODEMOD)]))
-            continue
-        lines = _lines(finding, elsewhere)
-        texts: list[tuple[str, str]] = []
-        wanted: dict[str, Wanted] = {}
-        for file, numbers in lines.items():
-            original = text_of(file)
-            if original is None or "\ufffd" in original:
-                continue
-            text = found.texts.get(file, original)
-            texts.append((file, text))
-            now = tuple(_moved(original, text, n) for n in numbers)
-            wanted[file] = Wanted(finding.rule, now, cores)
-        if not texts:
-            found.refused.append((finding, [Refusal(None, NO_SOURCE)]))
-            continue
-        patch, refusals = patches_of(mine, texts, wanted, allow_numerics=allow_numerics)
+        patch, refusals = change_of(
+            finding, mine, elsewhere, cores, found.texts, allow_numerics=allow_numerics
+        )
         if patch is None:
-            why = refusals or [Refusal(None, "nothing in the source is written as it expects")]
-            found.refused.append((finding, why))
-            continue
-        found.texts[patch.file] = patch.after
-        found.patches.append((finding, patch))
+            found.refused.append((finding, refusals))
+        else:
+            found.texts[patch.file] = patch.after
+            found.patches.append((finding, patch))
     return found
+
+
+def change_of(
+    finding: FindingJson,
+    codemods: Sequence[Codemod],
+    elsewhere: Sequence[tuple[str, int]],
+    cores: int,
+    changed: Mapping[str, str],
+    *,
+    allow_numerics: bool,
+) -> tuple[Patch | None, list[Refusal]]:
+    """Return the patch of one finding, on top of what is changed already; or why there is none."""
+    if not codemods:
+        return None, [Refusal(None, NO_CODEMOD)]
+    measured = tuple((each.name, each.value) for each in finding.evidence)
+    texts: list[tuple[str, str]] = []
+    wanted: dict[str, Wanted] = {}
+    for file, numbers in _lines(finding, elsewhere).items():
+        original = text_of(file)
+        if original is None or "\ufffd" in original:
+            continue
+        text = changed.get(file, original)
+        texts.append((file, text))
+        now = tuple(_moved(original, text, n) for n in numbers)
+        wanted[file] = Wanted(finding.rule, now, cores, measured)
+    if not texts:
+        return None, [Refusal(None, NO_SOURCE)]
+    patch, refusals = patches_of(codemods, texts, wanted, allow_numerics=allow_numerics)
+    return patch, refusals or [Refusal(None, NOT_WRITTEN_SO)]
 
 
 def _lines(finding: FindingJson, elsewhere: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
@@ -82,30 +96,26 @@ def _lines(finding: FindingJson, elsewhere: Sequence[tuple[str, int]]) -> dict[s
     return {file: lines for file, lines in found.items() if is_users(file)}
 
 
-def _of_rows(answer: DiagnosisJson) -> Iterator[tuple[str, int]]:
+def of_rows(
+    findings: Sequence[FindingJson], rows: Sequence[HostRowJson]
+) -> Iterator[tuple[str, int]]:
     """Yield the user's lines that the main thread was found at, whatever it did there."""
-    for finding in answer.findings:
+    for finding in findings:
         for place in finding.where:
             yield place.file, place.line
             for caller in place.chain:
                 yield caller.file, caller.line
-    for row in answer.host.rows:
+    for row in rows:
         for frame in row.chain:
             if Path(frame.file).is_absolute():
                 yield frame.file, frame.line
-
-
-@functools.lru_cache(maxsize=16)
-def _opcodes(before: str, after: str) -> Sequence[tuple[str, int, int, int, int]]:
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    return matcher.get_opcodes()
 
 
 def _moved(before: str, after: str, line: int) -> int:
     """Return the line that a line became after other changes."""
     if before == after:
         return line
-    for _, a, b, c, _ in _opcodes(before, after):
+    for _, a, b, c, _ in opcodes(before, after):
         if a <= line - 1 < b:
             return line - a + c
     return line

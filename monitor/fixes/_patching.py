@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 
-from whyidle.monitor.code.names import Source
-from whyidle.monitor.fixes._change import NotHere, Refused
+from whyidle.monitor.code.names import source_of
+from whyidle.monitor.code.options import Options
+from whyidle.monitor.fixes._change import NotHere, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal, Wanted
 
 TOO_DEEP = "the file is nested too deep to be read"
 
 
-@lru_cache(maxsize=16)
-def _read(text: str) -> Source:
-    """Return a file as a tree; several codemods look at the same one, and change nothing of it."""
-    return Source(text)
+def patched(
+    codemod: Codemod, file: str, text: str, wanted: Wanted, known: Mapping[str, str] | None = None
+) -> Patch | Refusal | None:
+    """Return the patch of one file; ``None`` where it has nothing of the kind.
 
-
-def patched(codemod: Codemod, file: str, text: str, wanted: Wanted) -> Patch | Refusal | None:
-    """Return the patch of one file; ``None`` where it has nothing of the kind."""
+    ``known``: the texts of other files of the program.
+    """
     try:
-        _read(text)
+        source = source_of(text)
     except (SyntaxError, ValueError) as error:
         return Refusal(codemod.id, f"the file is no Python that can be read: {error}", file)
     except RecursionError:
         return Refusal(codemod.id, TOO_DEEP, file)
     try:
-        change = codemod.change(_read(text), wanted)
+        change = codemod.change(source, wanted)
         after = change.text()
         compile(after, file, "exec", dont_inherit=True)
     except NotHere:
         return None
+    except SetElsewhere as refused:
+        return _instead(codemod, file, refused, {**(known or {}), file: text})
     except Refused as refused:
         return Refusal(codemod.id, refused.why, file, refused.line)
     except RecursionError:
@@ -42,6 +43,20 @@ def patched(codemod: Codemod, file: str, text: str, wanted: Wanted) -> Patch | R
     if after == text:
         return None
     return Patch(file, text, after, codemod.id, codemod.title, tuple(change.notes))
+
+
+def _instead(
+    codemod: Codemod, file: str, refused: SetElsewhere, known: Mapping[str, str]
+) -> Refusal:
+    """Say which option of the user's it is that sets the value."""
+    try:
+        option = Options(known).of(refused.given, file)
+    except RecursionError:
+        option = None
+    if option is None:
+        return Refusal(codemod.id, refused.why, file, refused.line)
+    why = f"{refused.name} is what {option.name} says"
+    return Refusal(codemod.id, why, file, refused.line, option.to(refused.wanted))
 
 
 def patches_of(
@@ -56,7 +71,7 @@ def patches_of(
     texts = list(files)
     for codemod in codemods:
         for file, text in texts:
-            found = patched(codemod, file, text, wanted[file])
+            found = patched(codemod, file, text, wanted[file], dict(texts))
             if isinstance(found, Refusal):
                 refusals.append(found)
             elif found is not None and codemod.changes_numbers and not allow_numerics:

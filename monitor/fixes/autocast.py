@@ -235,5 +235,6 @@ codemod = Codemod(
     title="Forward pass and loss run in bfloat16",
     rules=("full_precision_matmul",),
     change=change,
+    framework="pytorch",
     changes_numbers=True,
 )

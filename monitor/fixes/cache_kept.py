@@ -31,4 +31,5 @@ codemod = Codemod(
     title="The allocator keeps its memory between steps",
     rules=("allocation_churn",),
     change=change,
+    framework="pytorch",
 )

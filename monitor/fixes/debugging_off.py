@@ -7,7 +7,7 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument, plain_text
-from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._change import Change, NotHere, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 _SET: Final = ("torch.autograd.set_detect_anomaly",
@@ -70,7 +70,7 @@ def _off(source: Source, value: ast.expr | None, call: ast.Call, found: Change) 
     if source.means(value, "False"):
         return
     if not source.means(source.constant(value), "True"):
-        raise Refused("whether it is on is decided elsewhere", source.line(call))
+        raise SetElsewhere("whether it is on", value, "False", source.line(call))
     found.replace(value, "False")
 
 

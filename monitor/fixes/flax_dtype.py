@@ -116,5 +116,6 @@ codemod = Codemod(
     title="Layers compute in bfloat16, but for the last",
     rules=("full_precision_matmul",),
     change=change,
+    framework="jax",
     changes_numbers=True,
 )

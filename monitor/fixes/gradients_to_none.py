@@ -6,7 +6,7 @@ import ast
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument, is_call_of_method
-from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._change import Change, NotHere, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 
@@ -18,7 +18,7 @@ def change(source: Source, _wanted: Wanted) -> Change:
         if given is None or source.means(given, "True"):
             continue
         if not source.means(given, "False"):
-            raise Refused("set_to_none is set by other code", source.line(call))
+            raise SetElsewhere("set_to_none", given, "True", source.line(call))
         found.without_arguments(call)
     if not found.edits:
         raise NotHere

@@ -15,7 +15,7 @@ from whyidle.monitor.code.program import (
     sets,
 )
 from whyidle.monitor.code.source import Function, dotted, last
-from whyidle.monitor.fixes._change import Change, Refused
+from whyidle.monitor.fixes._change import Change, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 from whyidle.monitor.fixes._loops import check_flow, guards, period, read_outside, statements_at
 
@@ -58,7 +58,7 @@ def _thinned(source: Source, guard: ast.If, modulo: ast.BinOp) -> Change:
         _check_models(source, guard.body, seen=set())
     known, text = source.constant(number), source.code(number)
     if not is_plain(known) or not isinstance(number, ast.Constant | ast.Name):
-        raise Refused("how often it comes is decided elsewhere", where)
+        raise SetElsewhere("how often it comes", number, "ten times as large", where)
     if ast.literal_eval(known) < 2:  # type: ignore[arg-type]
         raise Refused("how often it comes is no plain number", where)
     found = Change(source)

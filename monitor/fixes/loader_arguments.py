@@ -23,8 +23,10 @@ from whyidle.monitor.code.program import (
     targets,
 )
 from whyidle.monitor.code.source import Function, callee, dotted, last
-from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._change import Change, NotHere, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
+from whyidle.monitor.signals.loading_cause import HAS_WORKERS, SPENDS
+from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
 
 LOADER: Final = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 DATA: Final = "torch.utils.data."
@@ -51,6 +53,7 @@ _RANDOM: Final = {"random", "rand", "randn", "randint", "randperm", "normal", "u
                   "normal_", "uniform_", "random_", "bernoulli_"}  # fmt: skip
 _KEEPS: Final = {"append", "add", "update", "setdefault", "pop", "extend", "clear", "put",
                  "write"}  # fmt: skip
+STARTS: Final = SPENDS.format(LOAD_LOOKS[LoadKind.START].words)
 # Where a worker begins as a new Python, it imports the program again.
 STARTS_ANEW: Final = sys.platform != "linux" or sys.version_info >= (3, 14)
 MORE_THAN_ONE: Final = (
@@ -62,13 +65,16 @@ def change(source: Source, wanted: Wanted) -> Change:
     """Give the loader that was found its workers."""
     call = _found(source, wanted)
     where = source.line(call)
-    if has_stars(call):
-        raise Refused("arguments of the loader come from elsewhere (* or **)", where)
-    workers = argument(call, "num_workers", _WORKERS_AT)
-    number = _number(source, workers, where)
+    workers, number = _workers(call), _number(source, call)
+    count = max(1, min(MOST_WORKERS, wanted.cores))
+    stars = "arguments of the loader come from elsewhere (* or **)" if has_stars(call) else None
+    if number is None and workers is not None and _are_too_few(wanted, count):
+        raise SetElsewhere("num_workers", workers, str(count), where, stars)
+    if stars is not None:
+        raise Refused(stars, where)
     persistent = argument(call, "persistent_workers")
     if persistent is not None and not source.means(persistent, "False"):
-        if number:
+        if number is None or number:
             raise Refused("the loader has workers that stay alive already", where)
         raise Refused("persistent_workers is set by other code", where)
     dataset = argument(call, "dataset", 0)
@@ -77,12 +83,16 @@ def change(source: Source, wanted: Wanted) -> Change:
     _Proof(source, where).of(dataset)
     _check_use(source, call, where)
     found = Change(source)
-    count = str(max(1, min(MOST_WORKERS, wanted.cores)))
     new = {"persistent_workers": "True"}
-    if number == 0 and workers is not None and workers in call.args:
-        found.replace(workers, count)
+    if number is None and workers is not None:
+        new = {"persistent_workers": f"{source.code(workers)} > 0"}
+    elif number == 0 and workers is not None:
+        # A constant of one loader is changed where it stands.
+        is_constant = isinstance(workers, ast.Name) and len(source.uses(workers)) == 1
+        named = source.value(workers) if is_constant else None
+        found.replace(named or workers, str(count))
     elif number == 0:
-        new = {"num_workers": count, **new}
+        new = {"num_workers": str(count), **new}
     found.arguments(call, new)
     found.notes.append(
         "Workers that stay alive shuffle in another random order from the second epoch on."
@@ -97,6 +107,11 @@ def _found(source: Source, wanted: Wanted) -> ast.Call:
         raise NotHere
     if len(slow) == 1 and len(loaders) == 1:
         return slow[0]
+    if len({ast.dump(x) for call in loaders if (x := _workers(call)) is not None}) == 1 and all(
+        _number(source, call) is None for call in loaders
+    ):
+        # One option is for all of them.
+        return slow[0]
     near = [call for call in slow if any(_is_near(source, call, x) for x in wanted.lines)]
     if len(near) != 1:
         raise Refused(MORE_THAN_ONE, source.line(slow[0]))
@@ -104,9 +119,10 @@ def _found(source: Source, wanted: Wanted) -> ast.Call:
 
 
 def _in_main(source: Source, call: ast.Call) -> bool:
-    """Tell whether it loads in the main process, or its workers end with each epoch."""
+    """Tell whether it may load in the main process, or its workers end with each epoch."""
     persistent = argument(call, "persistent_workers")
-    return persistent is None or source.means(persistent, "False")
+    stay = persistent is not None and not source.means(persistent, "False")
+    return not stay or _number(source, call) is None
 
 
 def _is_near(source: Source, call: ast.Call, line: int) -> bool:
@@ -130,15 +146,27 @@ def _uses(source: Source, call: ast.Call) -> list[ast.Name]:
             return []
 
 
-def _number(source: Source, value: ast.expr | None, line: int) -> int:
-    known = source.constant(value)
+def _workers(call: ast.Call) -> ast.expr | None:
+    """Return what says how many workers a loader has: an argument, or the key of ``**settings``."""
+    given = argument(call, "num_workers", _WORKERS_AT)
+    settings = [each.value for each in call.keywords if each.arg is None]
+    if given is None and len(settings) == 1:
+        return ast.Subscript(settings[0], ast.Constant("num_workers"), ast.Load())
+    return given
+
+
+def _number(source: Source, call: ast.Call) -> int | None:
+    """Return how many workers it has; ``None``: other code says so."""
+    known = source.constant(_workers(call))
     if known is None:
         return 0
-    if is_plain(known):
-        return int(ast.literal_eval(known))
-    if isinstance(known, ast.Name) and known is value:
-        raise Refused("num_workers is not a number in this file", line)
-    raise Refused("num_workers is computed: how many there are is not certain", line)
+    return int(ast.literal_eval(known)) if is_plain(known) else None
+
+
+def _are_too_few(wanted: Wanted, count: int) -> bool:
+    """Tell whether more workers are what helps; where it is not known how many it has, they do."""
+    has = wanted.number(HAS_WORKERS) or 0
+    return has < count and not (has and wanted.number(STARTS))
 
 
 def _check_use(source: Source, call: ast.Call, line: int) -> None:
@@ -316,4 +344,5 @@ codemod = Codemod(
     title="Worker processes that stay alive load the batches",
     rules=("input_starved",),
     change=change,
+    framework="pytorch",
 )

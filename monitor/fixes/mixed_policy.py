@@ -99,5 +99,6 @@ codemod = Codemod(
     title="Layers compute in bfloat16",
     rules=("full_precision_matmul",),
     change=change,
+    framework="tensorflow",
     changes_numbers=True,
 )

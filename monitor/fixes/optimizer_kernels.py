@@ -7,7 +7,7 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument, has_stars
-from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._change import Change, NotHere, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 _FUSED: Final = ("Adam", "AdamW", "SGD", "Adagrad")
@@ -18,7 +18,7 @@ _NAMES: Final = tuple(
     for module in ("", f"{name.lower()}.")
 )
 # With these an update goes another way, or what it updates is no plain tensor.
-_KEEPS: Final = ("differentiable", "capturable", "fused")
+_KEEPS: Final = ("differentiable", "capturable")
 
 
 def change(source: Source, wanted: Wanted) -> Change:
@@ -51,9 +51,11 @@ def _check(source: Source, call: ast.Call) -> None:
     for name in _KEEPS:
         if argument(call, name) is not None:
             raise Refused(f"{name} is set for the optimizer", where)
-    foreach = argument(call, "foreach")
+    fused, foreach = argument(call, "fused"), argument(call, "foreach")
+    if fused is not None:
+        raise SetElsewhere("fused", fused, "True", where)
     if foreach is not None and not source.means(foreach, "False"):
-        raise Refused("foreach is set by other code", where)
+        raise SetElsewhere("foreach", foreach, "True", where)
     for other in source.calls:
         sparse = argument(other, "sparse")
         if sparse is not None and not source.means(sparse, "False"):

@@ -6,7 +6,7 @@ import ast
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument, has_stars, names_set
-from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._change import Change, NotHere, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 from whyidle.monitor.fixes.loader_arguments import LOADER
 
@@ -33,7 +33,7 @@ def change(source: Source, _wanted: Wanted) -> Change:
     if pinned is None or source.means(pinned, "False"):
         found.argument(call, "pin_memory", f"{torch}.cuda.is_available()")
     elif not source.means(pinned, "True"):
-        raise Refused("pin_memory is set by other code", source.line(call))
+        raise SetElsewhere("pin_memory", pinned, "True", source.line(call))
     for each in source.calls:
         if _is_copy(source, each):
             found.argument(each, "non_blocking", "True")
@@ -63,4 +63,5 @@ codemod = Codemod(
     title="Batches are pinned, and their copies do not wait",
     rules=("pageable_copies",),
     change=change,
+    framework="pytorch",
 )

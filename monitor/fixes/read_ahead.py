@@ -78,4 +78,5 @@ codemod = Codemod(
     title="The pipeline works ahead",
     rules=("input_starved",),
     change=change,
+    framework="tensorflow",
 )

@@ -161,4 +161,5 @@ codemod = Codemod(
     title="One pass computes the value and the gradient",
     rules=("forward_run_twice",),
     change=change,
+    framework="jax",
 )

@@ -117,8 +117,8 @@ class Faults:
         try:
             window = of_run(self._writer.path, str(self._run), WINDOW_SECONDS)
             found = diagnose.diagnose(window)
-            findings = [diagnose.finding_json(found, each) for each in found.findings]
-            said = diagnose.verdict_json(found)
+            findings = diagnose.findings_json(found, diagnose.host_json(window))
+            said = diagnose.verdict_json(found, findings)
             for rule, why in found.contradictions.items():
                 self._answers.put(Contradiction(f"{rule}: {why}"))
         except Problem:

@@ -41,7 +41,8 @@ def _patch(patch: PatchJson) -> Iterator[str]:
 
 
 def _refused(refused: RefusedJson) -> Iterator[str]:
-    yield click.style(f"{refused.rule}: no patch", bold=True)
+    said = printable(refused.instead or "no patch")
+    yield click.style(f"{refused.rule}: {said}", bold=True)
     for why in refused.why:
         yield f"  {printable(why)}"
     for framework, text in refused.advice.items():

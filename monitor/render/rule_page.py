@@ -42,4 +42,4 @@ def _page(rule: Rule) -> Iterator[str]:
         yield f"{FRAMEWORKS[framework]}: {fix.text}"
         if fix.code:
             yield ""
-            yield from (f"    {line}" for line in fix.code.splitlines())
+            yield from (f"    {line}" for line in fix.example.splitlines())

@@ -94,7 +94,7 @@ def _help(rule: Rule) -> Iterator[str]:
     for name, fix in rule.fixes.items():
         yield f"\n**{finding_text.framework(name)}**: {fix.text}"
         if fix.code:
-            yield f"\n```python\n{fix.code}\n```"
+            yield f"\n```python\n{fix.example}\n```"
 
 
 def _result(

@@ -93,7 +93,8 @@ torch.cuda.empty_cache()  # once, after the training, if at all""",
 BY_ALLOCATOR: Final = both(
     "Let glibc keep freed memory. Keep the setting only if steps get faster.",
     """\
-MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296 python train.py""",
+MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 \\
+    MALLOC_TRIM_THRESHOLD_=4294967296 python train.py""",
 )
 _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|FreeAsync)"
 

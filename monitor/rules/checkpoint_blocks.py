@@ -45,7 +45,7 @@ rule = Rule(
 # once: saver, saved = concurrent.futures.ThreadPoolExecutor(1), None
 if step % 1000 == 0:  # was: step % 100
     state = model.state_dict()
-    state = {name: each.to("cpu", copy=True) for name, each in state.items()}
+    state = {k: x.to("cpu", copy=True) for k, x in state.items()}
     if saved is not None:
         saved.result()  # raises if that save failed
     saved = saver.submit(torch.save, state, "latest.pt")""",
@@ -57,7 +57,7 @@ if step % 1000 == 0:  # was: step % 100
             """\
 # once: saver, saved = concurrent.futures.ThreadPoolExecutor(1), None
 if step % 1000 == 0:  # was: step % 100
-    leaves = [np.array(each) for each in jax.tree.leaves(params)]  # copies
+    leaves = [np.array(x) for x in jax.tree.leaves(params)]  # copies
     if saved is not None:
         saved.result()  # raises if that save failed
     saved = saver.submit(np.savez, "latest.npz", *leaves)""",

@@ -155,7 +155,7 @@ def _cures(window: Window, *, is_limited: bool) -> dict[Framework, Fix]:
     waits = 0.0 if window.host is None else window.host.share(HostClass.LOADER)
     if workers > beside and waits < LEAST_WAIT:
         said.append(f"num_workers={beside}")
-        code.append(f"loader = DataLoader(dataset, batch_size=batch_size, num_workers={beside})")
+        code.append(f"loader = DataLoader(dataset, num_workers={beside}, **as_before)")
     words = (
         f"Run no more threads and workers than cores. Set {', and '.join(said)}." if said else ""
     )
@@ -171,7 +171,7 @@ def _cures(window: Window, *, is_limited: bool) -> dict[Framework, Fix]:
         "jax": Fix(others),
         "tensorflow": Fix(
             others,
-            f"tf.config.threading.set_intra_op_parallelism_threads({each})  # before anything runs",
+            f"# before anything runs\ntf.config.threading.set_intra_op_parallelism_threads({each})",
         ),
     }
     if said or raised:
@@ -194,13 +194,13 @@ rule = Rule(
             """\
 cores = len(os.sched_getaffinity(0))
 torch.set_num_threads(max(1, cores // 2))
-loader = DataLoader(dataset, batch_size=64, num_workers=max(1, cores - 1))""",
+loader = DataLoader(dataset, num_workers=max(1, cores - 1), **as_before)""",
         ),
         "jax": Fix(
             "Raise the CPU limit, or prepare the data in fewer processes.",
             """\
 cores = len(os.sched_getaffinity(0))
-pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, cores - 1))""",
+pool = concurrent.futures.ThreadPoolExecutor(max(1, cores - 1))""",
         ),
         "tensorflow": Fix("Raise the CPU limit, or run no more threads than it allows."),
     },

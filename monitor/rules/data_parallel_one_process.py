@@ -142,8 +142,11 @@ torch.distributed.init_process_group()
 device = torch.device("cpu")
 if torch.accelerator.is_available():
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-model = DistributedDataParallel(model.to(device))  # in place of nn.DataParallel(model)
-loader = DataLoader(dataset, batch_size=64, sampler=DistributedSampler(dataset))""",
+# in place of nn.DataParallel(model)
+model = DistributedDataParallel(model.to(device))
+# in place of shuffle=True: a sampler that shuffles for each rank
+sampler = DistributedSampler(dataset)
+loader = DataLoader(dataset, sampler=sampler, **as_before)""",
         ),
     },
     only=("pytorch",),

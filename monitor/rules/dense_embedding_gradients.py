@@ -132,8 +132,8 @@ rule = Rule(
             "Make the embedding with sparse=True, and train it with SparseAdam.",
             """\
 table = torch.nn.Embedding(rows, width, sparse=True)
-of_table = torch.optim.SparseAdam(table.parameters(), lr=1e-3)
-of_rest = torch.optim.Adam(rest.parameters(), lr=1e-3)""",
+of_table = torch.optim.SparseAdam(table.parameters(), lr=rate)
+of_rest = your_optimizer(rest.parameters(), **as_before)""",
         ),
     },
     only=("pytorch",),

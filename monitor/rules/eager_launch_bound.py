@@ -134,7 +134,9 @@ rule = Rule(
     fixes={
         "pytorch": Fix(
             "Compile the model, on a GPU into CUDA graphs.",
-            'model.compile(mode="reduce-overhead" if torch.cuda.is_available() else None)',
+            """\
+graphs = "reduce-overhead" if torch.cuda.is_available() else None
+model.compile(mode=graphs)""",
         ),
     },
     detect=detect,

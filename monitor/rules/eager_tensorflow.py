@@ -102,7 +102,8 @@ def step(x, y):
     with tf.GradientTape() as tape:
         loss = loss_of(y, model(x, training=True))
     weights = model.trainable_variables
-    optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+    slopes = tape.gradient(loss, weights)
+    optimizer.apply_gradients(zip(slopes, weights))
     return loss""",
         ),
     },

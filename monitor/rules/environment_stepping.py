@@ -135,12 +135,15 @@ rule = Rule(
             " AsyncVectorEnv, SubprocVecEnv, or arrays with a row for each, and longer rollouts"
             " for each update.",
             """\
-envs = gymnasium.vector.AsyncVectorEnv([make_env] * 16)  # a process each
+# a process each
+envs = gymnasium.vector.AsyncVectorEnv([make_env] * 16)
 observations, _ = envs.reset()
 for _ in range(rollout):
     with torch.no_grad():
-        actions = policy(torch.as_tensor(observations)).argmax(1)  # one call for all of them
-    observations, rewards, ended, cut, _ = envs.step(actions.cpu().numpy())""",
+        # one call for all of them
+        actions = policy(torch.as_tensor(observations)).argmax(1)
+    acted = envs.step(actions.cpu().numpy())
+    observations, rewards, ended, cut, _ = acted""",
         ),
         "jax": Fix(
             "Write the environment in jax.numpy, and run many with vmap and scan. Where that is"
@@ -151,7 +154,8 @@ def play(states, key):
     states, rewards = jax.vmap(step_of_one)(states, actions)
     return states, rewards
 
-states, rewards = jax.lax.scan(play, states, jax.random.split(key, 128))  # under jax.jit""",
+# under jax.jit
+states, rewards = jax.lax.scan(play, states, jax.random.split(key, 128))""",
         ),
     },
     detect=detect,

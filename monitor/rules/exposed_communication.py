@@ -88,7 +88,10 @@ for number, (x, y) in enumerate(batches, start=1):
 OF_PIPELINES: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
         _MORE,
-        "schedule = torch.distributed.pipelining.Schedule1F1B(stage, 4 * stages, loss_fn=loss_of)",
+        """\
+schedule = torch.distributed.pipelining.Schedule1F1B(
+    stage, 4 * stages, loss_fn=loss_of
+)""",
     ),
     "jax": Fix(_MORE),
 }
@@ -162,7 +165,9 @@ rule = Rule(
         "pytorch": Fix(
             "Overlap the exchange with the backward pass, and do it less often. Use large buckets.",
             """\
-model = DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=50)
+model = DistributedDataParallel(
+    model, gradient_as_bucket_view=True, bucket_cap_mb=50
+)
 for number, (x, y) in enumerate(batches, start=1):
     last = number % ACCUMULATE == 0
     with contextlib.nullcontext() if last else model.no_sync():

@@ -46,7 +46,9 @@ BACK_LEAST: Final = 0.4
 # A pool of threads that the whole machine has no room for is as slow there: 8 threads took as long
 # on two cores as on one. That is another fault, and no mask's.
 MOST_OF_A_POOL: Final = 1.25
-CODE: Final = "os.sched_setaffinity(0, range(os.cpu_count()))  # before pools and workers start"
+CODE: Final = """\
+# before pools and workers start
+os.sched_setaffinity(0, range(os.cpu_count()))"""
 
 
 def detect(window: Window) -> Verdict:

@@ -189,7 +189,8 @@ rule = Rule(
             """\
 @jax.jit
 def loss_and_gradient(params, x, y):
-    (value, accuracy), gradient = jax.value_and_grad(loss, has_aux=True)(params, x, y)
+    of_loss = jax.value_and_grad(loss, has_aux=True)
+    (value, accuracy), gradient = of_loss(params, x, y)
     return value, accuracy, gradient""",
         ),
         "pytorch": Fix(

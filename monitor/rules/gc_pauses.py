@@ -140,7 +140,8 @@ for step, batch in enumerate(batches):
             """\
 for (step, batch) in enumerate(batches)
     train(batch)
-    step % 50 == 0 && GC.gc(false)  # then CUDA.reclaim(), where memory is short
+    # then CUDA.reclaim(), where memory is short
+    step % 50 == 0 && GC.gc(false)
 end""",
         ),
     },

@@ -63,7 +63,8 @@ rule = Rule(
     fixes=both(
         "Move that work to a separate process, which has its own lock.",
         """\
-worker = multiprocessing.get_context("spawn").Process(target=prepare, args=(queue,), daemon=True)
+spawn = multiprocessing.get_context("spawn")
+worker = spawn.Process(target=prepare, args=(queue,), daemon=True)
 worker.start()  # not: threading.Thread(target=prepare, ...)""",
     ),
     detect=detect,

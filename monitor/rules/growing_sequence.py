@@ -89,8 +89,10 @@ rule = Rule(
             ' step. In transformers: generate(cache_implementation="static"), for many prompts'
             " at once.",
             """\
-keys = torch.zeros(batch, heads, longest, width)  # once, for each layer; the same for values
-keys[:, :, at : at + 1] = new_keys  # not: torch.cat([keys, new_keys], 2)
+# once, for each layer; the same for values
+keys = torch.zeros(batch, heads, longest, width)
+# not: torch.cat([keys, new_keys], 2)
+keys[:, :, at : at + 1] = new_keys
 scores = query @ keys.transpose(2, 3)
 scores = scores.masked_fill(torch.arange(longest) > at, -torch.inf)""",
         ),
@@ -100,11 +102,13 @@ scores = scores.masked_fill(torch.arange(longest) > at, -torch.inf)""",
             """\
 def next_token(carry, at):
     keys, token = carry
-    keys = jax.lax.dynamic_update_slice(keys, key_of(token), (at, 0))  # not: jnp.concatenate
+    # not: jnp.concatenate
+    keys = jax.lax.dynamic_update_slice(keys, key_of(token), (at, 0))
     token = pick(keys, token, at)
     return (keys, token), token
 
-_, tokens = jax.lax.scan(next_token, (keys, token), jnp.arange(longest))  # under jax.jit""",
+# under jax.jit
+_, tokens = jax.lax.scan(next_token, (keys, token), jnp.arange(longest))""",
         ),
     },
     detect=detect,

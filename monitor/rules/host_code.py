@@ -177,7 +177,8 @@ rule = Rule(
         " would recover if it cost nothing.",
         """\
 if step % 100 == 0:
-    background.submit(report, step)  # concurrent.futures.ThreadPoolExecutor(1)""",
+    # background = concurrent.futures.ThreadPoolExecutor(1)
+    background.submit(report, step)""",
     ),
     detect=detect,
 )

@@ -176,7 +176,9 @@ device = torch.device("cpu")
 if torch.accelerator.is_available():
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 model = DistributedDataParallel(model.to(device))
-loader = DataLoader(dataset, batch_size=64, sampler=DistributedSampler(dataset))""",
+# in place of shuffle=True: a sampler that shuffles for each rank
+sampler = DistributedSampler(dataset)
+loader = DataLoader(dataset, sampler=sampler, **as_before)""",
         ),
         "tensorflow": Fix(
             "Build the model in the scope of a MirroredStrategy.",

@@ -76,6 +76,7 @@ from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import BACK_LEAST, HANDING_OVER, UNRECORDED, Side, comes_back
 from whyidle.monitor.signals.loading import Loader
 from whyidle.monitor.signals.loading_cause import (
+    HAS_WORKERS,
     MOST_LINES,
     OVERLAPS,
     TAKES_NO_CORE,
@@ -265,7 +266,7 @@ def _of_loader(window: Window, waits: Measure) -> Verdict:
     evidence = Evidence.known(
         {
             "waiting for input": waits,
-            "loader workers": workers,
+            HAS_WORKERS: workers,
             "cores": None if workers is None else cores,
         }
     )
@@ -336,16 +337,10 @@ rule = Rule(
     documents=("D2 §4", "D5"),
     fixes={
         "pytorch": Fix(
-            "Load with worker processes that stay alive, one per core.",
+            "Load with worker processes that stay alive.",
             """\
-loader = DataLoader(
-    dataset,
-    batch_size=batch_size,
-    num_workers=len(os.sched_getaffinity(0)),
-    persistent_workers=True,
-    prefetch_factor=4,
-    pin_memory=torch.cuda.is_available(),
-)""",
+workers = {"num_workers": 8, "persistent_workers": True}
+loader = DataLoader(dataset, **workers, **as_before)""",
         ),
         "jax": Fix(
             "Read the next batches in threads, and copy them to the device early.",

@@ -153,7 +153,8 @@ rule = Rule(
             """\
 @jax.jit
 def step(params, x, y):
-    (loss, logits), slope = jax.value_and_grad(loss_of, has_aux=True)(params, x, y)
+    of_loss = jax.value_and_grad(loss_of, has_aux=True)
+    (loss, logits), slope = of_loss(params, x, y)
     hits = jnp.mean(jnp.argmax(logits, axis=-1) == y)
     return update(params, slope), loss, hits  # two numbers, no logits""",
         ),

@@ -44,7 +44,8 @@ if is_last_batch:
         "jax": Fix(
             "Return the sums from the compiled step, and score once per epoch.",
             """\
-hits = hits + (logits.argmax(1) == labels).sum()  # in the jitted step, and not read
+# in the jitted step, and not read
+hits = hits + (logits.argmax(1) == labels).sum()
 if is_last_batch:
     print("accuracy", float(hits) / samples)""",
         ),

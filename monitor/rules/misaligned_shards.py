@@ -135,13 +135,14 @@ rule = Rule(
 def filled(batch, devices):
     missing = -len(batch) % devices
     mask = jnp.arange(len(batch) + missing) < len(batch)
-    return jnp.pad(batch, [(0, missing)] + [(0, 0)] * (batch.ndim - 1)), mask""",
+    rest = [(0, 0)] * (batch.ndim - 1)
+    return jnp.pad(batch, [(0, missing), *rest]), mask""",
         ),
         "pytorch": Fix(
             "Choose a batch size that divides by the devices. Drop the rest of an epoch.",
             """\
 batch_size = devices * (batch_size // devices)
-loader = DataLoader(dataset, batch_size, shuffle=True, drop_last=True)""",
+loader = DataLoader(dataset, batch_size, drop_last=True, **as_before)""",
         ),
     },
     detect=detect,

@@ -93,7 +93,7 @@ rule = Rule(
             " no offload_optimizer) where the state fits; else shard it over the GPUs.",
             """\
 model = model.to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)""",
+optimizer = your_optimizer(model.parameters(), **as_before)""",
         ),
     },
     only=("pytorch",),

@@ -130,7 +130,9 @@ rule = Rule(
             """\
 def collate(rows):  # of DataLoader(.., collate_fn=collate)
     rows = [torch.as_tensor(row) for row in rows]
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)""",
+    return torch.nn.utils.rnn.pad_sequence(
+        rows, batch_first=True, padding_value=pad
+    )""",
         ),
     },
     only=("pytorch",),

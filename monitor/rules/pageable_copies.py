@@ -72,7 +72,8 @@ rule = Rule(
         "pytorch": Fix(
             "Pin the batches, and copy them with non_blocking=True.",
             """\
-loader = DataLoader(dataset, batch_size=64, pin_memory=device.type == "cuda")
+pinned = device.type == "cuda"
+loader = DataLoader(dataset, pin_memory=pinned, **as_before)
 for x, y in loader:
     x = x.to(device, non_blocking=True)
     y = y.to(device, non_blocking=True)

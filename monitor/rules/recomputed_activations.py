@@ -171,7 +171,11 @@ rule = Rule(
             "Call the layers without a checkpoint: all, or every second one.",
             """\
 for at, layer in enumerate(layers):
-    x = checkpoint(layer, x, use_reentrant=False) if at % 2 else layer(x)  # or: layer(x)""",
+    # or all of them: x = layer(x)
+    if at % 2:
+        x = checkpoint(layer, x, use_reentrant=False)
+    else:
+        x = layer(x)""",
         ),
     },
     only=("pytorch",),

@@ -78,7 +78,8 @@ rule = Rule(
         "jax": Fix(
             "Shard the parameters over an axis of the mesh.",
             """\
-mesh = jax.make_mesh((8,), ("model",), axis_types=(jax.sharding.AxisType.Auto,))
+axes = (jax.sharding.AxisType.Auto,)
+mesh = jax.make_mesh((8,), ("model",), axis_types=axes)
 by_row = jax.NamedSharding(mesh, jax.P("model"))
 params = jax.device_put(params, by_row)""",
         ),

@@ -75,7 +75,8 @@ _NO_SIZE: Final = re.compile(r"^(?!.*(size|shape|stride|\blen\(|ndim))", re.DOTA
 LOOK: Final = Fix(
     "Keep what the reason names constant, or pass it as a tensor.",
     """\
-torch._logging.set_logs(recompiles=True)  # prints each reason, with the line of your code""",
+# prints each reason, with the line of your code
+torch._logging.set_logs(recompiles=True)""",
 )
 # Of the reasons that the agent gives for TensorFlow: what is part of the graph, and who is new.
 _VALUE: Final = re.compile(r"the Python value")
@@ -124,7 +125,8 @@ AS_ARRAY: Final = Fix(
     " makes another program. Where nothing is static, a sharding or a setting of JAX changes, or"
     " its caches are cleared: keep these as they are.",
     """\
-params, loss = step(params, batch, jnp.asarray(noise_level))  # a number for each step""",
+# a number for each step
+params, loss = step(params, batch, jnp.asarray(noise_level))""",
 )
 JIT_ONCE: Final = Fix(
     "Make the function once, before the loop, and pass it arguments. Each new one begins"
@@ -132,7 +134,8 @@ JIT_ONCE: Final = Fix(
     """\
 step = jax.jit(train_step)
 for batch in batches:
-    params, loss = step(params, batch)  # not: jax.jit(lambda p: train_step(p, batch))(params)""",
+    # not: jax.jit(lambda p: train_step(p, batch))(params)
+    params, loss = step(params, batch)""",
 )
 # By the reason that the agent gives; of others the rule's own cure.
 CURES: Final[dict[Framework, tuple[tuple[re.Pattern[str], Fix], ...]]] = {
@@ -241,7 +244,8 @@ def padded(array, bucket=128):
     return np.pad(array, ((0, -len(array) % bucket), (0, 0)))
 
 real = np.arange(len(padded(x))) < len(x)
-loss = step(padded(x), real)  # within: (error * real[:, None]).sum() / real.sum()""",
+# within: (error * real[:, None]).sum() / real.sum()
+loss = step(padded(x), real)""",
         ),
         "pytorch": Fix(
             "Mark the dimension that changes as dynamic. One program then fits all its sizes.",

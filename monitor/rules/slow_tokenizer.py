@@ -37,7 +37,8 @@ rule = Rule(
         " before training.",
         """\
 tokenizer = AutoTokenizer.from_pretrained(name)  # not: use_fast=False
-tokens = tokenizer(texts, padding=True, return_tensors="np")  # not: one text at a time""",
+# not: one text at a time
+tokens = tokenizer(texts, padding=True, return_tensors="np")""",
     ),
     # The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
     detect=phase(Phase.TOKENISATION, left=0.1, by_name=True),

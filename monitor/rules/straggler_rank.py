@@ -200,8 +200,9 @@ _FIXES: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
         f"{_LOOK} {_SHARED_OUT}",
         """\
-sampler = DistributedSampler(dataset, shuffle=True)
-loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)""",
+# in place of shuffle=True: a sampler that shuffles for each rank
+sampler = DistributedSampler(dataset)
+loader = DataLoader(dataset, sampler=sampler, **as_before)""",
     ),
     "jax": Fix(
         f"{_LOOK} {_SHARED_OUT}",

@@ -50,7 +50,8 @@ MANY_ROWS: Final = Fix(
     "Pad rows to one length, and pass the next piece of all in one call. torch.compile would"
     " make such a small call slower.",
     """\
-batch, lengths = pad_sequence(rows), torch.tensor([len(row) for row in rows])
+batch = pad_sequence(rows)
+lengths = torch.tensor([len(row) for row in rows])
 state, outputs = torch.zeros(len(rows), state_size), []
 for pieces in batch:  # one call for all rows
     output, state = model(pieces, state)
@@ -166,11 +167,13 @@ rule = Rule(
     fixes={
         "pytorch": Fix(
             "Use a larger batch. Accumulating gradients does not help.",
-            "loader = DataLoader(dataset, batch_size=512, shuffle=True, drop_last=True)",
+            "loader = DataLoader(dataset, batch_size=512, **as_before)",
         ),
         "jax": Fix(
             "Use a larger batch: one call of jax.vmap for all samples.",
-            "losses = jax.jit(jax.vmap(loss, in_axes=(None, 0)))(params, batch_of_512)",
+            """\
+losses_of = jax.jit(jax.vmap(loss, in_axes=(None, 0)))
+losses = losses_of(params, batch_of_512)""",
         ),
     },
     detect=detect,

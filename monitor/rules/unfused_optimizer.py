@@ -106,7 +106,7 @@ def detect(window: Window) -> Verdict:
         instead = "fused=True instead of foreach=False" if first.is_asked else "fused=True"
         fix = Fix(
             f"Make the optimizer with {instead}.",
-            f"optimizer = torch.optim.{first.kind}(model.parameters(), lr=1e-3, fused=True)",
+            f"optimizer = torch.optim.{first.kind}(parameters, fused=True, **as_before)",
         )
     # What torch does by itself is nobody's mistake.
     at_most = max(Severity.LOW, Severity.of_share(gain.low), key=lambda each: each.rank)
@@ -148,7 +148,7 @@ rule = Rule(
     fixes={
         "pytorch": Fix(
             "Make the optimizer with fused=True.",
-            "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
+            "optimizer = your_optimizer(parameters, fused=True, **as_before)",
         ),
     },
     only=("pytorch",),

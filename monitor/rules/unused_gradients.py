@@ -140,7 +140,8 @@ rule = Rule(
             "Call requires_grad_(False) on the parts that are not trained.",
             """\
 model.encoder.requires_grad_(False)  # before the optimizer is made
-optimizer = torch.optim.AdamW(p for p in model.parameters() if p.requires_grad)""",
+trained = [p for p in model.parameters() if p.requires_grad]
+optimizer = your_optimizer(trained, **as_before)""",
         ),
     },
     only=("pytorch",),

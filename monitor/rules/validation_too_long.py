@@ -103,14 +103,17 @@ rule = Rule(
             """\
 if step % 5000 == 0:  # was: step % 500
     with torch.inference_mode():
-        losses = [loss_of(model(x), y) for x, y in itertools.islice(held_out, 20)]
-    print(step, torch.stack(losses).mean().item())  # one read, at the end""",
+        some = itertools.islice(held_out, 20)
+        losses = [loss_of(model(x), y) for x, y in some]
+    # one read, at the end
+    print(step, torch.stack(losses).mean().item())""",
         ),
         "jax": Fix(
             f"{_TEXT}. Run the forward pass under jax.jit, and read once at the end.",
             """\
 if step % 5000 == 0:  # was: step % 500
-    losses = [loss_of(params, x, y) for x, y in itertools.islice(held_out, 20)]
+    some = itertools.islice(held_out, 20)
+    losses = [loss_of(params, x, y) for x, y in some]
     print(step, float(jnp.stack(losses).mean()))  # one read, at the end""",
         ),
     },

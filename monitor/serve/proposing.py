@@ -64,6 +64,7 @@ def propose_patch(
             "rule": each.rule,
             "why": [brief.text(why) for why in each.why],
             "advice": {name: brief.text(text) for name, text in each.advice.items()},
+            "instead": None if each.instead is None else brief.text(each.instead),
         }
         for each in answer.refused
     ]
@@ -71,7 +72,7 @@ def propose_patch(
         diff = _diff(patch, run.user, repository)
         if diff is None:
             why = f"{NOT_SHOWN} `monitor fix {run.id} {said.rule}`"
-            refused.append({"rule": said.rule, "why": [why], "advice": {}})
+            refused.append({"rule": said.rule, "why": [why], "advice": {}, "instead": None})
             # Those after it may build on it.
             more += [each.rule for each in answer.patches[len(patches) + 1 :]]
             break

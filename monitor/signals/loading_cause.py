@@ -32,17 +32,16 @@ SLOW: Final = {
 TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
 # Several of them at once take as long as one.
 OVERLAPS: Final = TAKES_NO_CORE | {LoadKind.WAIT}
+# Evidence that others go by: how many workers a loader has, and what loading spends time on.
+HAS_WORKERS: Final = "loader workers"
+SPENDS: Final = "loading spends on {}"
 SLOW_WORKER: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
         "Give each worker an equal share: shuffle samples, not files. Split the slow shard. A"
         " loader that takes batches as they come does not wait for the slowest.",
         """\
-loader = DataLoader(
-    dataset,
-    batch_size=batch_size,
-    num_workers=num_workers,
-    in_order=False,  # PyTorch 2.6 and later
-)""",
+# PyTorch 2.6 and later
+loader = DataLoader(dataset, in_order=False, **as_before)""",
     ),
     "jax": Fix(
         "Give each worker an equal share: shuffle samples, not files. Split the slow shard."
@@ -201,7 +200,7 @@ def _kinds(window: Window, loading: Loading) -> Sequence[Evidence]:
     shares = {kind: loading.share(kind) for kind in LoadKind}
     most = sorted(shares, key=lambda kind: -shares[kind])[:MOST_SHOWN]
     return [
-        _share(window, f"loading spends on {LOAD_LOOKS[kind].words}", shares[kind])
+        _share(window, SPENDS.format(LOAD_LOOKS[kind].words), shares[kind])
         for n, kind in enumerate(most)
         if shares[kind] >= (LITTLE if n else Severity.LOW.least)
     ]

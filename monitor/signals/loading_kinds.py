@@ -78,12 +78,7 @@ LOAD_LOOKS: Final[dict[LoadKind, LoadLook]] = {
         " everything again, and refills the queues.",
         {
             "pytorch": """\
-loader = DataLoader(
-    dataset,
-    batch_size=batch_size,
-    num_workers=2,
-    persistent_workers=True,
-)""",
+loader = DataLoader(dataset, persistent_workers=True, **as_before)""",
             "jax": """\
 with ThreadPoolExecutor(2) as pool:  # once, around the loop over epochs
     for epoch in range(epochs):
@@ -101,7 +96,8 @@ with ThreadPoolExecutor(2) as pool:  # once, around the loop over epochs
         " once.",
         _both("""\
 local = os.path.join(tempfile.gettempdir(), "data")
-shutil.copytree(root, local, dirs_exist_ok=True)  # once, before training"""),
+# once, before training
+shutil.copytree(root, local, dirs_exist_ok=True)"""),
     ),
     LoadKind.NETWORK: LoadLook(
         "waiting for the network",
@@ -110,16 +106,18 @@ shutil.copytree(root, local, dirs_exist_ok=True)  # once, before training"""),
         " in the next epoch.",
         _both("""\
 with ThreadPoolExecutor(16) as pool:
-    samples = list(pool.map(fetch, keys))  # a batch waits as long as its slowest sample"""),
+    # a batch waits as long as its slowest sample
+    samples = list(pool.map(fetch, keys))"""),
     ),
     LoadKind.WAIT: LoadLook(
         "waits that use no CPU",
         "The data loader sleeps: it uses no CPU time",
-        "Use more workers or threads than cores. Several waits at once take as long as one."
-        " Then look at what the line waits for.",
+        "Several waits at once take as long as one: use more workers or threads, also more than"
+        " there are cores. Then look at what the line waits for.",
         _both("""\
 with ThreadPoolExecutor(16) as pool:
-    samples = list(pool.map(fetch, keys))  # a batch waits as long as its slowest sample"""),
+    # a batch waits as long as its slowest sample
+    samples = list(pool.map(fetch, keys))"""),
     ),
     LoadKind.TOKENISE: LoadLook(
         "tokenizing",
@@ -127,7 +125,8 @@ with ThreadPoolExecutor(16) as pool:
         "Tokenize once, before training, and read numbers in the loop.",
         _both("""\
 if not os.path.exists(kept):  # once, before training
-    np.save(kept, np.concatenate([tokenize(text) for text in texts]).astype(np.int32))
+    tokens = np.concatenate([tokenize(text) for text in texts])
+    np.save(kept, tokens.astype(np.int32))
 tokens = np.load(kept, mmap_mode="r")"""),
         role=Role.TOKENIZE,
         functions=_names(r".*tokeni[sz].*"),
@@ -149,7 +148,8 @@ tokens = np.load(kept, mmap_mode="r")"""),
         " (torchvision.io.decode_jpeg).",
         _both("""\
 image = Image.open(path)
-image.draft("RGB", (256, 256))  # JPEG: decoded at a half, a quarter or an eighth of its size
+# JPEG: decoded at a half, a quarter or an eighth of its size
+image.draft("RGB", (256, 256))
 pixels = np.asarray(image.convert("RGB").resize((224, 224)))"""),
         role=Role.DECODE,
         functions=_names(r".*decode.*"),
@@ -161,9 +161,11 @@ pixels = np.asarray(image.convert("RGB").resize((224, 224)))"""),
         " lists and dictionaries of many objects are pickled one by one.",
         {
             "pytorch": """\
-def collate(samples):  # runs in the worker: one tensor for each part of a batch
+# runs in the worker: one tensor for each part of a batch
+def collate(samples):
     xs, ys = zip(*samples)
-    return torch.stack([torch.as_tensor(x) for x in xs]), torch.tensor(ys)""",
+    xs = torch.stack([torch.as_tensor(x) for x in xs])
+    return xs, torch.tensor(ys)""",
         },
         role=Role.HAND_OVER,
         divides=False,

@@ -88,7 +88,7 @@ def test_a_finding_about_that_part_gives_its_title_its_line_and_its_fix(
     assert said["text"] == "Fault waits, 52% of the time."
     assert said["share"] == pytest.approx(0.52, abs=1e-3)
     assert [(each["file"], each["line"]) for each in said["where"]] == [("/u/train.py", 40)]
-    assert said["fix"] == {"text": "Do.", "code": "code"}
+    assert said["fix"] == {"text": "Do.", "code": "# An example, not your code:\ncode"}
     assert order(seen) == ["waits", "sure"]
 
 

@@ -55,9 +55,9 @@ class Trainer:
             x.sum().backward()
 """,
     )
-    assert new == [
-        f"self.loader = D.DataLoader(Files(names=['a']), BATCH, {WORKERS})".replace("'", '"')
-    ]
+    set_to, made = new
+    assert set_to == "BATCH, WORKERS = 8, 4"
+    assert "BATCH, num_workers=WORKERS, persistent_workers=True)" in made
 
 
 def test_a_part_of_tensors_and_a_place_instead_of_a_name() -> None:
@@ -102,7 +102,7 @@ USED = "\nloader = DataLoader({})\nfor x in loader:\n    print(x)\n"
     (DATA + USED.format("TensorDataset(torch.randn(9, 2).cuda()), 4"), "on the device"),
     (DATA + USED.format("TensorDataset(torch.randn(9, 2, device='cuda')), 4"), "on the device"),
     (DATA + USED.format("Files(['a']), 4, collate_fn=lambda rows: rows"), "collate_fn"),
-    (DATA + USED.format("Files(['a']), num_workers=args.workers"), "not certain"),
+    (DATA + USED.format("Files(['a']), num_workers=args.workers"), "other code"),
     (DATA.replace("(Dataset)", "(D.IterableDataset)") + USED.format("Files(['a'])"), "plain Dataset"),
     (DATA.replace("torch.load(", "torch.mul(torch.randn(2), ") + USED.format("Files(['a'])"), "random"),
     (DATA.replace("return torch.load", "self.last = i; return torch.load") + USED.format("Files(['a'])"),

@@ -25,7 +25,7 @@ def test_a_switch_is_turned_off(line: str, new: str) -> None:
 @pytest.mark.parametrize("line", ["torch.autograd.set_detect_anomaly(args.debug)",
                                   'jax.config.update("jax_debug_nans", DEBUG or args.nans)'])  # fmt: skip
 def test_a_switch_that_is_set_elsewhere(line: str) -> None:
-    assert "elsewhere" in refused("debugging_off", f"import torch\nimport jax\n{line}\n")
+    assert "set by other code" in refused("debugging_off", f"import torch\nimport jax\n{line}\n")
 
 
 # Optimizers --------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ FIXES = {
 import os
 import torch
 from torch.utils.data import DataLoader, TensorDataset
-dataset = TensorDataset(torch.zeros(256, 4))
+dataset, as_before = TensorDataset(torch.zeros(256, 4)), {"batch_size": 64}
 """,
         "assert 1 <= loader.num_workers <= cores and torch.get_num_threads() <= cores",
     ),

@@ -19,7 +19,8 @@ FIXES = {
     "pytorch": (
         """
 import torch
-rows, width = 100, 4
+rows, width, rate = 100, 4, 1e-3
+your_optimizer, as_before = torch.optim.Adam, {"lr": rate}
 rest = torch.nn.Linear(width, 1)
 """,
         """

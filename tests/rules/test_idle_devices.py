@@ -40,7 +40,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
-dataset = TensorDataset(torch.zeros(256, 4))
+dataset, as_before = TensorDataset(torch.zeros(256, 4)), {"batch_size": 64}
 model = torch.nn.Linear(4, 2)
 """,
         """

@@ -52,7 +52,7 @@ assert sorted(n for b in batches for n in b) == list(range(0, 512, 2))
 import os
 import torch
 from torch.utils.data import DataLoader, TensorDataset
-dataset, batch_size = TensorDataset(torch.zeros(256, 4)), 32
+dataset, as_before = TensorDataset(torch.zeros(256, 4)), {"batch_size": 32}
 """,
         "assert loader.num_workers >= 1 and len(loader) == 8",
     ),
@@ -440,8 +440,8 @@ def test_a_healthy_job_whose_workers_decode_all_the_time() -> None:
 # What stands before the code of each kind, and after it.
 OF_KINDS = {
     "start": (
-        "dataset, batch_size = TensorDataset(torch.zeros(8, 4)), 4",
-        "assert len(loader) == 2",
+        "dataset, as_before = TensorDataset(torch.zeros(4, 4)), {'num_workers': 1}",
+        "assert len(loader) == 4",
     ),
     "start jax": (
         "epochs, orders, read, got = 2, [1, 2], abs, []\ntrain = got.append",
@@ -479,7 +479,7 @@ OF_KINDS = {
         "",
         "assert augment(jax.random.key(0), jnp.ones((4, 8, 8, 3))).shape == (4, 8, 8, 3)",
     ),
-    "slow worker": ("dataset, batch_size, num_workers = TensorDataset(torch.zeros(8, 4)), 4, 1",
+    "slow worker": ("dataset, as_before = TensorDataset(torch.zeros(8, 4)), {'num_workers': 1}",
         "assert not loader.in_order"),
 }  # fmt: skip
 IMPORTS = """

@@ -18,7 +18,7 @@ FIXES = {
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 dataset = TensorDataset(torch.zeros(250, 4))
-devices, batch_size = 8, 100
+devices, batch_size, as_before = 8, 100, {"shuffle": True}
 """,
         "assert all(len(batch[0]) % devices == 0 for batch in loader) and len(loader) == 2",
     ),

@@ -17,7 +17,11 @@ from whyidle.monitor.signals.window import Window
 NAME = "optimizer_on_cpu"
 FIXES = {
     "pytorch": (
-        "import torch\nmodel, device = torch.nn.Linear(3, 3), 'cpu'",
+        """
+import torch
+your_optimizer, as_before = torch.optim.SGD, {"lr": 0.1}
+model, device = torch.nn.Linear(3, 3), "cpu"
+""",
         "assert len(optimizer.param_groups[0]['params']) == 2",
     ),
 }

@@ -32,7 +32,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 meet = os.path.join(tempfile.mkdtemp(), "meet")
 dist.init_process_group("gloo", f"file://{meet}", rank=0, world_size=1)
-dataset, batch_size = TensorDataset(torch.arange(10)), 2
+dataset, as_before = TensorDataset(torch.arange(10)), {"batch_size": 2}
 """,
         """
 assert sorted(int(x) for batch, in loader for x in batch) == list(range(10))

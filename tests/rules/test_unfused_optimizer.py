@@ -17,7 +17,11 @@ from whyidle.monitor.signals.window import Window
 NAME = "unfused_optimizer"
 FIXES = {
     "pytorch": (
-        "import torch\nmodel = torch.nn.Linear(3, 3)",
+        """
+import torch
+your_optimizer, as_before = torch.optim.SGD, {"lr": 0.1}
+parameters = [*torch.nn.Linear(3, 3).parameters()]
+""",
         "assert optimizer.param_groups[0]['fused']",
     ),
 }

@@ -23,6 +23,7 @@ FIXES = {
 import torch
 model = torch.nn.Module()
 model.encoder, model.head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+your_optimizer, as_before = torch.optim.SGD, {"lr": 0.1}
 """,
         """
 model.head(model.encoder(torch.ones(2, 3))).sum().backward()

@@ -26,6 +26,8 @@ class RefusedJson(Struct, frozen=True, kw_only=True):
     rule: str
     why: list[str]
     advice: dict[str, str]
+    # What to do instead, where an option of the user's sets it: "start with --workers 8".
+    instead: str | None
 
 
 class VerifiedJson(Struct, frozen=True, kw_only=True):
