@@ -356,6 +356,6 @@ def test_every_surface_says_the_same_numbers(
     ]
     assert lacking == []
     # Its share and its line, as the verdict has them.
-    said = flat(answer.verdict.text.rstrip("."))
+    said = flat(answer.verdict.what.rstrip("."))
     told = [at for at in surfaces if at not in {"page", "code hosts"}]
     assert [at for at in told if said not in flat(surfaces[at])] == []
