@@ -29,6 +29,8 @@ ALONE_S: Final = 2.0
 LOOK_S: Final = 0.25
 # Where the programs' Python lies, in a recording.
 VENV: Final = "/venv"
+# Where the folders of the programs lie, in a recording.
+AT: Final = "/tmp/"
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 # Seconds, ticks so far, seconds of CPU time of the monitor so far, and steps of the optimizer.
 Look = tuple[float, int, float, int]
@@ -46,6 +48,7 @@ def record(case: Case, mirrors: Path | None, into: Path) -> dict[str, Any]:
             into.mkdir(parents=True, exist_ok=True)
             (Path(state) / "case.json").write_text(json.dumps(seen))
             rename(Path(state) / DATABASE, str(Path(PYTHON).absolute().parent.parent), VENV)
+            rename(Path(state) / DATABASE, f"{tempfile.gettempdir()}/", AT)
             keep(Path(state), into, case.name)
     finally:
         job.end()
