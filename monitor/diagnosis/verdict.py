@@ -14,7 +14,7 @@ from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
 from whyidle.monitor.diagnosis.ranking import LOUD, Finding
 from whyidle.monitor.rules import Kind
-from whyidle.monitor.signals.account import by_line
+from whyidle.monitor.signals.account import by_line, ranked
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
@@ -23,7 +23,7 @@ HEALTHY: Final = f"Nothing worth fixing above {LEAST_LOST[Severity.LOW]:.0%} of 
 NOTHING_LARGE: Final = (
     "Nothing stands out: compute takes {compute:.0%}, and no other part 5% of the time."
 )
-NO_REASON: Final = "No known cause: {share:.0%} is idle, and nothing recorded says why."
+NO_REASON: Final = "No known cause: {share:.0%} is idle, and nothing recorded says why"
 NOT_KNOWN: Final = "Too little is known for a verdict."
 SERVES: Final = "No known fault; {}."
 # Only then does nothing else take time.
@@ -100,7 +100,7 @@ def headline(
     if first is not None and first is not by and first.weight >= needed:
         part, by = None, first
     if part is not None or by is not None:
-        return _said(part, by)
+        return _said(part, by, _computes(window, rows))
     if (serves := _serving(window)) is not None:
         return serves
     if not is_known:
@@ -128,7 +128,16 @@ def led(findings: Sequence[Finding], first: Finding | None) -> tuple[Finding, ..
     return (*findings[:at], first, *(each for each in findings[at:] if each is not first))
 
 
-def _said(part: _Part | None, by: Finding | None) -> Headline:
+def _computes(window: Window, rows: Sequence[Row]) -> Place | None:
+    """Return the line that computes most, where what it computes ends with its call."""
+    if not window.job.computes_at_once:
+        return None
+    hosts = ((row.host, row.share) for row in rows if row.of is Slice.COMPUTE)
+    lines = ((host.innermost, share) for host, share in hosts if host and host.innermost)
+    return next(iter(ranked(lines)), None)
+
+
+def _said(part: _Part | None, by: Finding | None, computes: Place | None) -> Headline:
     where = part.where if part is not None else ()
     if by is not None:
         where, title = by.found.where or where, _title(by)
@@ -137,10 +146,18 @@ def _said(part: _Part | None, by: Finding | None) -> Headline:
         much = much if share and "%" not in title else ""
         return Headline(f"{title}{much}.", share or None, where[:MOST_PLACES], by)
     assert part is not None  # noqa: S101  a claim has its finding
+    text = f"{part.unknown}: {part.share:.0%} is {part.said}"
     if part.of is Slice.IDLE_UNKNOWN:
-        return Headline(NO_REASON.format(share=part.share), part.share)
-    text = f"{part.unknown}: {part.share:.0%} is {part.said}."
-    return Headline(text, part.share, where[:MOST_PLACES])
+        text, where = NO_REASON.format(share=part.share), ()
+    # Of the user's lines, one that computes longer comes before the one that is idle.
+    is_other = computes is not None and (not where or _line(computes) != _line(where[0]))
+    if computes is not None and is_other and (computes.share or 0.0) > part.share:
+        text, where = f"{text}, and {computes.share:.0%} is compute", (computes, *where)
+    return Headline(f"{text}.", part.share, where[:MOST_PLACES])
+
+
+def _line(place: Place) -> tuple[str, int]:
+    return place.file, place.line
 
 
 def _title(finding: Finding) -> str:

@@ -30,11 +30,14 @@ from typing import Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.rules._kinds import LEAST_BYTES, OFTEN
+from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
+from whyidle.monitor.signals.phases import STOPPING
 from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
@@ -46,6 +49,13 @@ LEAST_RATE: Final = 20e6
 LEAST_LIST_NS: Final = 200_000
 # Reads of whole tensors; the others bring one number.
 WHOLE: Final = frozenset({"cpu", "tolist", "array"})
+# What a line that reads does before: it may call the model, and make its input.
+_COMPUTES: Final = frozenset(
+    {
+        HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT, HostClass.EAGER, HostClass.COMPILE,
+        HostClass.PUT, HostClass.LOADER,
+    }
+)  # fmt: skip
 
 
 def detect(window: Window) -> Verdict:
@@ -134,10 +144,16 @@ def _handled(window: Window) -> Measure | None:
     found = share_of_lines(window.job, places, arrays=True)
     if found is None or window.computes("pytorch"):
         return found
-    # JAX waits in its own code; the line is the whole of it.
-    wanted = set(places)
-    share = sum(x.share for x in step_samples(window.job).lines if (x.file, x.line) in wanted)
+    # JAX waits in its own code: the line is the whole of it, but for the model that it runs.
+    wanted, lines, host = set(places), step_samples(window.job).lines, window.host
+    at = lines if host is None else host.lines(_reads)
+    share = sum(x.share or 0.0 for x in at if (x.file, x.line) in wanted)
     return window.job.sampled(min(1.0, share))
+
+
+def _reads(row: HostRow) -> bool:
+    """Tell whether a line reads in the steps, or works on what it read."""
+    return row.doing not in _COMPUTES and row.phase not in STOPPING
 
 
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:

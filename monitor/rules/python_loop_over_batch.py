@@ -20,7 +20,9 @@ adds one to a function that has none. In JAX write the function for one sample, 
 apply it to the batch.
 
 ## When it is wrong
-Samples of different shapes must be padded before they can be stacked. The results of all samples at
+Samples of different shapes must be padded before they can be stacked. A loop over the levels of a
+pyramid, or over heads, looks like one over samples: a trace tells them apart, and without one the
+rule is silent on batches smaller than such a loop has passes. The results of all samples at
 once need more memory than those of one. A loop in which each pass needs the one before is not
 reported: use `lax.scan` for that.
 
@@ -97,7 +99,10 @@ def detect(window: Window) -> Verdict:
     # That each pass calls the framework, a trace shows; without one the samples must.
     if loop.share < LITTLE or (times is None and not _is_of_calls(window, loop)):
         return None
-    if times is None and loop.share < step_samples(window.job).error(loop.share):
+    # Levels and heads are gone through as samples are: a batch of few tells, too, that it is those.
+    batch = window.fact("batch_size")
+    is_of_few = isinstance(batch, int) and batch < LEAST_TIMES
+    if times is None and (is_of_few or loop.share < step_samples(window.job).error(loop.share)):
         return window.lacks(Need.TRACE)
     found = _found(window, loop, (loop.share, loop.share), times)
     # What else belongs to it a trace shows; without one that is only likely.

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from tests.rules.windows import answer, window
+from tests.rules.windows import answer, stacks, window
 from whyidle.monitor import rules
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Place, Severity
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.window import Window
 
 EVIDENCE = (Evidence("something", 1.0, "count", "agent"),)
@@ -85,7 +86,8 @@ def test_a_finding_about_that_part_gives_its_title_its_line_and_its_fix(
     add(known, "sure", gains(0.08, 0.2))
     seen = spends(**{part: 0.52})
     said = verdict(seen)
-    assert said["text"] == "Fault waits, 52% of the time."
+    assert said["what"] == "Fault waits, 52% of the time."
+    assert said["text"] == "Fault waits, 52% of the time, at train.py:40."
     assert said["share"] == pytest.approx(0.52, abs=1e-3)
     assert [(each["file"], each["line"]) for each in said["where"]] == [("/u/train.py", 40)]
     assert said["fix"] == {"text": "Do.", "code": "# An example, not your code:\ncode"}
@@ -159,3 +161,55 @@ def test_errors_and_risks_that_are_sure_stand_first(known: dict[str, Rule], kind
 def test_without_an_account_nothing_is_called_healthy() -> None:
     assert verdict(window())["text"] == "Too little is known for a verdict."
     assert verdict(spends(idle_unknown=0.7))["text"] == "Too little is known for a verdict."
+
+
+def spread(dispatch: float, *lines: tuple[str, int, float], backend: str = "cpu") -> Window:
+    """Return a window in which operators run at these lines, and a line of Python in between."""
+    rows = [
+        (CodeLine("/v/site-packages/torch/x.py", 5, "call"), (CodeLine(file, line, "f"),), much)
+        for file, line, much in lines
+    ]
+    python = CodeLine("/u/made.py", 53, "made")
+    rows.append((python, (python,), 100 * dispatch))
+    seen = answer({Slice.COMPUTE: 1 - dispatch, Slice.IDLE_DISPATCH: dispatch})
+    return window(seen, stacks=stacks(*rows), facts={"torch": {"backend": backend}})
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(
+    ("lines", "at"),
+    [
+        # One product in a helper; a backward pass; a layer that is called by many.
+        ([("/u/helper.py", 62, 66.0), ("/u/train.py", 98, 10.0)], "helper.py:62"),
+        ([("/u/train.py", 31, 30.0), ("/u/train.py", 40, 50.0)], "train.py:40"),
+        ([("/u/layers/mlp.py", 7, 70.0), ("/u/train.py", 12, 5.0)], "mlp.py:7"),
+    ],
+)
+def test_the_line_that_computes_most_stands_beside_what_is_idle(
+    lines: list[tuple[str, int, float]], at: str
+) -> None:
+    said = verdict(spread(0.12, *lines))
+    assert said["text"].startswith("No known cause: 12% is host dispatch")
+    assert f"% is compute, at {at}." in said["text"]
+    file, _, line = at.rpartition(":")
+    assert said["where"][0]["file"].endswith(file)
+    assert said["where"][0]["line"] == int(line)
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize(
+    "seen",
+    [
+        # No line takes more than what is idle.
+        spread(0.4, *[("/u/train.py", n, 6.0) for n in range(10)]),
+        # What is launched is computed later: the line is not where the time goes.
+        spread(0.12, ("/u/helper.py", 62, 66.0), backend="cuda"),
+        # It is named already.
+        spread(0.12, ("/u/made.py", 53, 66.0)),
+        # The healthy twin.
+        spread(0.02, ("/u/helper.py", 62, 66.0)),
+    ],
+    ids=["spread", "later", "named", "healthy"],
+)
+def test_no_line_is_named_for_compute_where_it_says_nothing(seen: Window) -> None:
+    assert "is compute" not in verdict(seen)["text"]

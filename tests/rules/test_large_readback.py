@@ -13,6 +13,7 @@ from tests.rules.windows import (
     is_silent,
     judge,
     recorded,
+    stacks,
     traced,
     window,
 )
@@ -20,6 +21,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.window import Window
 
 NAME = "large_readback"
@@ -173,3 +175,35 @@ def test_lines_of_the_framework_are_left_out() -> None:
     reads = (ReadBack("array", numpy, 7, "asarray", 900, 10**9), *read("array"))
     finding = found(NAME, window(TAKEN, means=means, facts=JAX, reads=reads, lines=(LINE, STEP)))
     assert [place.file for place in finding.where] == [FILE]
+
+
+LIB = "/venv/lib/python3.11/site-packages"
+USER, LOOP = CodeLine(FILE, 30, "train"), CodeLine(FILE, 29, "train")
+COPIES = CodeLine(f"{LIB}/jax/_src/array.py", 620, "_value")
+# What a line that reads may call before: a whole model, in three frameworks' ways.
+CALLS = {
+    "keras": CodeLine(f"{LIB}/tensorflow/python/eager/execute.py", 53, "quick_execute"),
+    "a pipeline": CodeLine(f"{LIB}/tensorflow/python/ops/gen_dataset_ops.py", 3, "make_iterator"),
+    "jax": CodeLine(f"{LIB}/jax/_src/pjit.py", 139, "_run_python_pjit"),
+}
+
+
+def reading(inner: CodeLine, share: float) -> Window:
+    """Return a job of large reads that is found so much in something below the line that reads."""
+    seen = stacks((inner, (USER, LOOP), 1000 * share), (LOOP, (LOOP,), 1000 * (1 - share)))
+    means = {m.PROCESS_READBACK: 400.0 * (1 << 20), m.JOB_STEPS: 100.0}
+    return window(
+        means=means, facts=JAX, reads=read("array", ns=100), stacks=seen,
+        lines=(replace(LINE, share=share), replace(STEP, share=1 - share)), looks=MANY, inside=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("style", CALLS)
+def test_a_model_that_is_called_where_its_output_is_read_is_no_copy(style: str) -> None:
+    assert judge(NAME, reading(CALLS[style], 0.4)) is None
+
+
+def test_the_copy_itself_is_one() -> None:
+    finding = found(NAME, reading(COPIES, 0.4))
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.4, abs=0.02)

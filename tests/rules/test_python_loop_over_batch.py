@@ -586,6 +586,59 @@ def test_without_a_trace_the_samples_say_that_the_loop_calls_the_framework(tmp_p
     assert is_silent(NAME, window(facts=facts, lines=lines, looks=90, stacks=others))
 
 
+def _sampled(lines: tuple[SourceLine, ...], facts: dict[str, dict[str, object]]) -> Window:
+    """Return a window without a trace: the thread is in a layer that the first line calls."""
+    line = CodeLine(lines[0].file, lines[0].line, "step")
+    layer = CodeLine("/v/site-packages/torch/nn/modules/linear.py", 5, "forward")
+    return window(facts=facts, lines=lines, looks=90, stacks=stacks((layer, (line,), 90)))
+
+
+PYRAMID = """\
+def forward(self, features):
+    found = torch.cat([self.head(feature) for feature in features], dim=1)
+    return found
+"""
+APPENDED = """\
+def step(xs):
+    out = []
+    for x in xs:
+        out.append(model(x))
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "batch"),
+    [
+        # A list of results, a loop that appends them, a batch of a size that nobody knows.
+        (LOOP, 2, 64),
+        (APPENDED, 4, 8),
+        (APPENDED, 4, None),
+        # Levels of a pyramid look alike in a batch that may be gone through.
+        (PYRAMID, 2, 16),
+    ],
+)
+def test_without_a_trace_a_loop_over_a_batch_is_found(
+    tmp_path: Path, text: str, line: int, batch: int | None
+) -> None:
+    facts = {"torch": {"backend": "cpu", "batch_size": batch}}
+    lines = written(tmp_path, text, line)
+    assert found(NAME, _sampled(lines, facts)).where[0].line == line
+
+
+def test_a_loop_of_more_passes_than_the_batch_has_samples_needs_a_trace(tmp_path: Path) -> None:
+    facts = {"torch": {"backend": "cpu", "batch_size": 2}}
+    lines = written(tmp_path, PYRAMID, 2)
+    assert cannot_judge(NAME, _sampled(lines, facts))
+    # A trace counts the passes of a loop through something else than the batch: pieces of a sample.
+    trace = answer(DISPATCH, calls=TORCH)
+    assert found(NAME, window(trace, facts=facts, lines=lines, inside=True)).where[0].line == 2
+    # The healthy twin: each layer is called for five levels at most.
+    calls = {"ConvolutionBackward0": 12.0, "torch::autograd::AccumulateGrad": 6.0}
+    few = answer(DISPATCH, calls=calls)
+    assert is_silent(NAME, window(few, facts=facts, lines=lines, inside=True))
+
+
 @pytest.mark.parametrize("text", ["list(map(score, rows))", "list(map(score, rows, labels))"])
 def test_map_is_the_loop_that_it_stands_for(tmp_path: Path, text: str) -> None:
     file = tmp_path / "train.py"

@@ -59,11 +59,14 @@ class _After:
         if act is None:
             return None
         spec = importlib.util.find_spec(name)
+        # Who only asks whether it is there does not import it yet.
+        self._acts[name] = act
         if spec is None or spec.loader is None:
             return spec
         runs = spec.loader.exec_module
 
         def run(module: ModuleType) -> None:
+            self._acts.pop(name, None)
             runs(module)
             act(module)
 
