@@ -27,10 +27,10 @@ the loop, and keep shapes the same from step to step. In Julia write into existi
 `copyto!`, `.=` and `@views`.
 
 ## When it is wrong
-What a page costs depends on the machine: hence the wide range. One arena is one lock: of six small
-programs (`benchmarks/faultbench`, stage `own`) four made 1.3 to 2.1 times as many steps with the
-settings, one made as many within its noise, and a recurrent network in JAX made fewer. Keep them
-only if steps get faster. Pages of files that are mapped again in each step count too, and no
+What a page costs depends on the machine: hence the wide range. One arena is one lock: of four small
+programs in which it was found (`benchmarks/faultbench`, stage `own`) all made 1.3 to 2.1 times as
+many steps with the settings; of two that get few new pages, on which it is silent, one made fewer.
+Keep them only if steps get faster. Pages of files that are mapped again in each step count too, and no
 allocator can keep those. The first steps always allocate; a short recording of them means nothing.
 
 ## Documents
