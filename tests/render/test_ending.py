@@ -58,7 +58,7 @@ def test_the_answer_comes_first_and_all_of_it_in_ten_lines() -> None:
     found = summary()
     assert found.diagnosis is not None
     lines = ending.page(found).splitlines()
-    assert lines[0] == found.diagnosis.verdict.text
+    assert lines[0] == found.diagnosis.verdict.what
     assert lines[1] == "HIGH   before_torch.py:30 in __getitem__"
     assert lines[2].startswith("       → Load with worker processes")
     assert lines[2].endswith(": about 2.05x faster (1.84x to 2.29x)")

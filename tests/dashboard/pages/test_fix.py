@@ -41,7 +41,9 @@ def test_a_finding_has_its_gain_its_evidence_its_code_and_its_fix(store: Path) -
     assert "<td>waiting for input</td><td class=n>65%</td>" in said
     assert f"{file_of(BEFORE)}:30 in __getitem__, 90%" in said
     assert '<div class="here"><b>  30</b>        time.sleep(READ_SECONDS)' in said
-    assert "num_workers=len(os.sched_getaffinity(0))" in said
+    # Their own statement with the change in it; how many workers, the cores say.
+    assert "+    loader = DataLoader(Stored(), BATCH, shuffle=True, num_workers=" in said
+    assert "An example, not your code" not in said
     assert "GPU memory and performance in Flux.jl" in said
 
 

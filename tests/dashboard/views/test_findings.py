@@ -50,7 +50,7 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
     page = page_of(window)
     terminal = flat(screen(as_json(diagnose(window)), everything=True))
     said = [*findings.caveats(page.answer), *findings.while_it_computes(page.answer)]
-    said.append(page.answer.verdict.text)
+    said.append(page.answer.verdict.what)
     assert page.verdict.startswith(page.answer.verdict.text.rstrip("."))
     for each in page.answer.findings:
         said += [each.title, *each.documents, *each.also_seen]
