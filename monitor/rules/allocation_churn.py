@@ -30,8 +30,9 @@ the loop, and keep shapes the same from step to step. In Julia write into existi
 What a page costs depends on the machine: hence the wide range. One arena is one lock: of four small
 programs in which it was found (`benchmarks/faultbench`, stage `own`) all made 1.3 to 2.1 times as
 many steps with the settings; of two that get few new pages, on which it is silent, one made fewer.
-Keep them only if steps get faster. Pages of files that are mapped again in each step count too, and no
-allocator can keep those. The first steps always allocate; a short recording of them means nothing.
+Keep them only if steps get faster. Pages of files that are mapped again in each step count too, and
+no allocator can keep those. The first steps always allocate; a short recording of them means
+nothing.
 
 ## Documents
 D2 §3 (preallocated buffers). Its code for Julia was run on a CPU; with CUDA.jl it was not run here.
