@@ -1,4 +1,4 @@
-"""What the user's own code marks: ``whyidle.step()`` and ``whyidle.monitor.phase()``."""
+"""What the user's own code marks: ``whyidle.step()`` and ``whyidle.phase()``."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ from whyidle.monitor.code.program import (
     targets,
 )
 from whyidle.monitor.code.source import Function, last, text_of
+from whyidle.monitor.core.finding import at
 
 # From a command line to a loader: parameters of a few functions, an attribute, a name for short.
 DEEPEST: Final = 16
@@ -82,8 +83,7 @@ class Options:
         match value.node:
             case ast.Constant() as plain if not path and value.written:
                 name = value.written.partition("{")[0].strip(' =:"')
-                where = f"{Path(file).name}:{plain.lineno}"
-                found = Option(name, f"set {value.written} at {where}")
+                found = Option(name, f"set {value.written} at {at(file, plain.lineno)}")
             case ast.BoolOp(op=ast.Or(), values=[first, *_]):
                 found = _Value(first, file, path)
             case ast.Dict(keys=keys, values=values) if path:

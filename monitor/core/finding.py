@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from pathlib import PurePath
 from typing import Final, Literal, Self
 
 from whyidle.monitor.core.measure import Measure
@@ -30,6 +31,12 @@ ROUNDING: Final = 1e-9
 # Above code that is not made from the user's own.
 EXAMPLE: Final = "# An example, not your code"
 AS_BEFORE: Final = "**as_before"
+
+
+def at(file: str, line: int) -> str:
+    """Name a line by its file, without folders; of some faults only the file is known."""
+    name = PurePath(file).name
+    return f"{name}:{line}" if line else name
 
 
 class Severity(StrEnum):

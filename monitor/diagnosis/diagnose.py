@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final
 
 from whyidle.monitor import fixes, rules
@@ -33,6 +33,7 @@ from whyidle.monitor.core.finding import (
     NotChecked,
     Severity,
     Verdict,
+    at,
 )
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.pace import breathe
@@ -205,11 +206,9 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
     said = diagnosis.headline
     rule = None if said.finding is None else said.finding.rule.id
     own = (fix for each in findings if each.rule == rule for fix in each.fixes.values())
-    first = said.where[0] if said.where else None
-    line = f":{first.line}" if first is not None and first.line else ""
-    at = "" if first is None else f", at {PurePath(first.file).name}{line}"
+    place = "".join(f", at {at(each.file, each.line)}" for each in said.where[:1])
     return VerdictJson(
-        text=f"{said.text.rstrip('.')}{at}.",
+        text=f"{said.text.rstrip('.')}{place}.",
         what=said.text,
         share=None if said.share is None else round(said.share, 4),
         where=[

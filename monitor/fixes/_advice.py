@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, FixJson, HostRowJson
-from whyidle.monitor.core.finding import PROBES
+from whyidle.monitor.core.finding import PROBES, at
 from whyidle.monitor.core.pace import breathe
 from whyidle.monitor.fixes import _snippet
 from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal
@@ -68,7 +68,7 @@ def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict
     refused = min(refusals, key=lambda each: (each.instead is None, each.line is None))
     if refused.file is None or refused.line is None:
         return dict(fixes)
-    place = f"{Path(refused.file).name}:{refused.line}"
+    place = at(refused.file, refused.line)
     if refused.instead is None:
         said = f"No patch for {place}: {refused.why}."
         return {name: FixJson(text=f"{x.text} {said}", code=x.code) for name, x in fixes.items()}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeAlias
 
@@ -16,7 +15,7 @@ from msgspec import to_builtins
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.core.errors import Problem
-from whyidle.monitor.core.finding import Contradiction
+from whyidle.monitor.core.finding import Contradiction, at
 from whyidle.monitor.core.pace import unhurried
 from whyidle.monitor.diagnosis.debounce import Change, Debouncer
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
@@ -138,5 +137,5 @@ def sentence(change: Change) -> str:
     expected = finding.expected
     gain = "" if expected is None else f", about {expected:.2f}x faster when fixed"
     place = next(iter(finding.where), None)
-    where = "" if place is None else f", {Path(place.file).name}:{place.line}"
+    where = "" if place is None else f", {at(place.file, place.line)}"
     return f"Found: {finding.title}{gain}{where} [{finding.rule}]."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
 from whyidle.agents import wire
-from whyidle.monitor.core.contracts.diagnosis import FindingJson, PlaceJson, VerdictJson
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
+from whyidle.monitor.core.finding import at
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Snapshot
 
@@ -49,7 +49,7 @@ def said(snapshot: Snapshot) -> dict[str, Any]:
         "run": snapshot.run,
         "source": running.source if parts else None,
         "parts": parts,
-        "verdict": None if snapshot.verdict is None else _verdict(snapshot.verdict),
+        "verdict": None if snapshot.verdict is None else snapshot.verdict.text[:LONGEST],
         "findings": found,
         "more": len(snapshot.findings) - len(found),
     }
@@ -60,22 +60,13 @@ def said(snapshot: Snapshot) -> dict[str, Any]:
     return told
 
 
-def _verdict(verdict: VerdictJson) -> str:
-    at = _at(verdict.where)
-    return (f"{verdict.text.rstrip('.')}, at {at}." if at else verdict.text)[:LONGEST]
-
-
-def _at(where: Sequence[PlaceJson]) -> str | None:
-    return f"{Path(where[0].file).name}:{where[0].line}" if where else None
-
-
 def _finding(finding: FindingJson) -> dict[str, Any]:
-    at = _at(finding.where)
+    place = next(iter(finding.where), None)
     return {
         "rule": finding.rule,
         "severity": finding.severity,
         "title": finding.title[:LONGEST],
         "speedup": finding.speedup,
         "expected": finding.expected,
-        "at": None if at is None else at[:LONGEST],
+        "at": None if place is None else at(place.file, place.line)[:LONGEST],
     }

@@ -30,7 +30,7 @@ def page(summary: RunSummary) -> list[str]:
     more = len(findings) - MOST
     then = f"  finding  {more} more" if more > 0 else "  finding "
     return [
-        f"  verdict  {summary.diagnosis.verdict.text}",
+        f"  verdict  {printable(summary.diagnosis.verdict.text)}",
         *shown,
         f"{then} evidence, fixes, and what was not checked: monitor diagnose {summary.run.id}",
     ]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -33,6 +34,7 @@ from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
 from whyidle.monitor.recording.telling import said
 from whyidle.monitor.render import (
+    finding_lines,
     finding_text,
     github,
     markdown,
@@ -41,7 +43,7 @@ from whyidle.monitor.render import (
     sarif,
 )
 from whyidle.monitor.render.findings import screen
-from whyidle.monitor.render.live import advice
+from whyidle.monitor.render.live import advice, pages
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.render.report import Report
 from whyidle.monitor.serve import brief
@@ -315,6 +317,26 @@ def test_a_verdict_that_no_finding_is_about(share: float | None, repository: Rep
     assert line.plain.startswith("No known cause")
     assert line.plain.isprintable()
     assert line.cell_len <= 80
+
+
+def test_a_verdict_says_its_place_once_and_steers_no_terminal() -> None:
+    answer = answer_at("/jobs/train.py")
+    where = [*answer.findings[0].where]
+    waits = VerdictJson(
+        text="No known cause: 53% is waiting, at train.py:12.",
+        what="No known cause: 53% is waiting.", share=0.53, where=where,
+    )  # fmt: skip
+    told = said(replace(snapshot(), verdict=waits))["verdict"]
+    assert told == "No known cause: 53% is waiting, at train.py:12."
+    live = [x.plain for x in advice.lines(advice.of(replace(snapshot(), verdict=waits)), 80)]
+    assert sum("train.py:12" in line for line in live) == 1
+    hostile = structs.replace(waits, text=f"No known cause{HOSTILE}")
+    found = SimpleNamespace(verdict=hostile, findings=(), title=SimpleNamespace(run=1))
+    assert all(line.plain.isprintable() for line in pages.lines("d", cast(Any, found), 80))
+    summary = SimpleNamespace(
+        diagnosis=structs.replace(answer, verdict=hostile), run=SimpleNamespace(id=1)
+    )
+    assert all(line.isprintable() for line in finding_lines.page(cast(Any, summary)))
 
 
 def flat(text: str) -> str:

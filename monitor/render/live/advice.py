@@ -54,7 +54,9 @@ def of(snapshot: Snapshot) -> tuple[Advice, ...]:
 
 def _said(verdict: VerdictJson) -> Advice:
     fix, code = _fixed(verdict.fix)
-    return Advice(printable(verdict.text), place=_place(verdict.where), fix=fix, code=code)
+    return Advice(
+        printable(verdict.what or verdict.text), place=_place(verdict.where), fix=fix, code=code
+    )
 
 
 def _found(finding: FindingJson) -> Advice:

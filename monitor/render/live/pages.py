@@ -12,6 +12,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render import findings, numbers
 from whyidle.monitor.render.budget import in_order, named
+from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.live import devices, processes
 from whyidle.monitor.render.live.lines import aligned, cut
 from whyidle.monitor.render.live.view import View
@@ -41,7 +42,7 @@ def lines(page: Page, view: View, width: int) -> list[Text]:
 
 def _findings(view: View, width: int) -> Iterator[Text]:
     if view.verdict is not None:
-        yield cut(Text(view.verdict.text, "bold"), width)
+        yield cut(Text(printable(view.verdict.text), "bold"), width)
         yield Text()
     for each in view.findings:
         for part in findings.finding(each, width):
