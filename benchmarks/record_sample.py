@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from whyidle.dashboard.sample import FIRST
 from whyidle.monitor.demo.pairs import text_of
 from whyidle.monitor.store import copy
 
@@ -26,9 +27,9 @@ INTO = ROOT / "dashboard" / "recorded" / "whyidle.db"
 # As the runs have it; ``dashboard/views/source.py`` finds the demos by their names.
 AT = Path("/tmp/job")
 FIRST_TRACE_SECONDS = 8.0
-# The one that is shown first comes last.
+# Which of them is shown first, its label says (``dashboard/sample.py``).
 RUNS = (
-    ("JAX, not compiled", "unjitted_step/before_jax.py"),
+    (FIRST, "unjitted_step/before_jax.py"),
     ("JAX, compiled", "unjitted_step/after_jax.py"),
     ("loader mended", "input_starved/after_torch.py"),
     ("loader starves it", "input_starved/before_torch.py"),

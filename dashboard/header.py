@@ -38,9 +38,8 @@ def _about(reader: Reader, run: Run) -> str:
     began = time.localtime(run.started_ms / 1000)
     end = time.time() * 1000 if run.is_recording else run.ended_ms
     lasted = [] if end is None else [duration(max(0.0, (end - run.started_ms) / 1000))]
-    gpus = [gpu.name or "GPU" for gpu in reader.gpus(run.id)]
-    cards = f"{len(gpus)} x {gpus[0]}" if len(gpus) > 1 else "".join(gpus)
-    facts = [*lasted, f"since {time.strftime('%Y-%m-%d %H:%M', began)}", run.framework, cards]
+    gpus = job.gpus(reader, run, everything=False)
+    facts = [*lasted, f"since {time.strftime('%Y-%m-%d %H:%M', began)}", run.framework, gpus.names]
     live = " w-live" if run.is_recording else ""
     name = " · ".join(x for x in (run.label, run.script or run.command) if x) or "job"
     return (

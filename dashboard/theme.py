@@ -18,7 +18,7 @@ SEVERITIES: Final = {"high": ALARM, "medium": "#8A5300", "low": "#4A5560", "info
 # Of several classes at once; white text is read on it, and it is seen on a light and a dark page.
 MIXED: Final = "#5B6675"
 # For several GPUs or processes in one chart: shades, then the same with dots.
-SHADES: Final = ("#566D84", "#7590A8", "#97AFC3", "#BCCBD8")
+SHADES: Final = (SLATE, "#6F8BA3", MIST, "#B4C5D4")
 DASHES: Final = ("solid", "dot")
 
 CAUSES: Final[dict[Slice, str]] = {part: look.colour for part, look in LOOKS.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -36,11 +36,6 @@ def title(words: str, note: str = "") -> None:
 def note(words: str) -> None:
     """Write a small, dim line."""
     write(markup.note(words))
-
-
-def legend(colours: Mapping[str, str]) -> None:
-    """Write a colour legend."""
-    write(markup.legend(colours))
 
 
 def budget(words: str, who: str, account: AccountJson) -> None:

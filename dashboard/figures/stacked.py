@@ -15,7 +15,7 @@ HEAD: Final = 30
 FOOT: Final = 26
 # What is lower than this part of the highest cannot be seen, and needs no name.
 _LEAST: Final = 0.01
-_LONGEST_NAMES: Final = 7
+_MOST_NAMES: Final = 7
 
 
 class Row(NamedTuple):
@@ -76,7 +76,7 @@ def _keys(figure: Figure) -> Iterator[str]:
     drawn = [trace for trace in figure["data"] if trace.get("showlegend", True)]
     highest = max((_highest(trace) for trace in drawn), default=0.0)
     seen = [t for t in drawn if t["mode"] == "markers" or _highest(t) >= _LEAST * highest]
-    for trace in seen[:_LONGEST_NAMES] if len(seen) > 1 else ():
+    for trace in seen[:_MOST_NAMES] if len(seen) > 1 else ():
         colour, mark = _drawn(trace)
         yield f'   <span style="color:{colour}">{mark}</span> {trace["name"]}'
 
@@ -84,10 +84,9 @@ def _keys(figure: Figure) -> Iterator[str]:
 def _drawn(trace: Mapping[str, Any]) -> tuple[str, str]:
     if trace["mode"] == "markers":
         return trace["marker"]["color"], "▲"
-    line = trace["line"]
-    return line["color"], "■" if "stackgroup" in trace else {"solid": "━"}.get(
-        line.get("dash", "solid"), "╍"
-    )
+    if "stackgroup" in trace:
+        return trace["line"]["color"], "■"
+    return trace["line"]["color"], "━" if trace["line"].get("dash") == "solid" else "╍"
 
 
 def _highest(trace: Mapping[str, Any]) -> float:

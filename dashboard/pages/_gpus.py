@@ -18,7 +18,6 @@ from whyidle.monitor.render import numbers
 
 TOGETHER: Final = "together"
 EACH: Final = "each"
-MOST_IN_A_LEGEND: Final = 4
 
 
 def choice(gpus: Gpus, *, each: bool = False) -> str:
@@ -39,21 +38,10 @@ def named(gpus: Gpus) -> str:
     """Return which GPUs are shown, and why these, in a few words."""
     if not gpus.shown:
         return ""
-    names = ", ".join(sorted({gpu.name or "GPU" for gpu in gpus.rows}))
-    count = f"{len(gpus.shown)} x {names}" if len(gpus.shown) > 1 else names
+    count = gpus.names
     others = f"; {gpus.others} more in the machine" if gpus.others else ""
     how = gpus.how if gpus.shown == gpus.mine else "all of the machine"
     return f"{count}{others} ({how})" if how else f"{count}{others}"
-
-
-def is_few(gpus: Sequence[Subject]) -> bool:
-    """Return whether each chart has room for its own legend."""
-    return len(gpus) <= MOST_IN_A_LEGEND
-
-
-def colours(gpus: Sequence[Subject]) -> dict[str, str]:
-    """Return the colour of each GPU."""
-    return {gpu.name: theme.SHADES[i % len(theme.SHADES)] for i, gpu in enumerate(gpus)}
 
 
 def one_by_one(all_series: Sequence[Series]) -> list[Line]:

@@ -69,16 +69,22 @@ def _held(data: PageData) -> Tile:
     """Return the memory in use on all GPUs shown, or of the job's processes where there is none."""
     if not data.chosen:
         return _number("Memory", data.series, data.newest, m.JOB_RSS)
-    total = sum(data.newest.get(m.GPU_MEMORY_TOTAL, gpu.id).value or 0.0 for gpu in data.chosen)
-    of = f"of {numbers.size(total)}" if total else ""
+    name, words = "GPU memory", []
     if data.span.is_live:
-        used = sum(data.newest.get(m.GPU_MEMORY_USED, gpu.id).value or 0.0 for gpu in data.chosen)
+        newest = (data.newest.get(m.GPU_MEMORY_USED, gpu.id) for gpu in data.chosen)
+        used = [(each.value, each.why) for each in newest]
     else:
-        tops = (series.peak for series in data.series.of(m.GPU_MEMORY_USED, data.chosen))
-        used, of = sum(top[1] for top in tops if top), f"at most, {of}"
-    if not used:
-        return Tile("GPU memory", None, data.newest.get(m.GPU_MEMORY_USED, data.chosen[0].id).why)
-    return Tile("GPU memory", numbers.size(used), of)
+        words = ["at most"]
+        series = data.series.of(m.GPU_MEMORY_USED, data.chosen)
+        used = [(each.peak and each.peak[1], each.unknown or "") for each in series]
+    # A sum is known where each part of it is.
+    unknown = next((why for value, why in used if value is None), None)
+    if unknown is not None:
+        return Tile(name, None, unknown)
+    whole = [data.newest.get(m.GPU_MEMORY_TOTAL, gpu.id).value for gpu in data.chosen]
+    if None not in whole:
+        words.append(f"of {numbers.size(sum(each or 0.0 for each in whole))}")
+    return Tile(name, numbers.size(sum(value or 0.0 for value, _ in used)), ", ".join(words))
 
 
 def _number(name: str, series: SeriesSource, newest: Newest, metric: Metric) -> Tile:

@@ -50,30 +50,30 @@ def _recorded() -> None:
     widgets.title("Recorded", "Tick two to compare them; a click on a head sorts.")
     try:
         reader = store_reader.reader()
-        known = reader.runs()[::-1]
+        count = len(reader.runs())
     except Problem as problem:
         _nothing(problem.what)
         return
-    if not known:
+    if not count:
         _nothing("Nothing is recorded yet.")
         return
     wanted = st.text_input(
         "Filter", key="filter", placeholder="Filter by label, job, result or host",
         label_visibility="collapsed",
     )  # fmt: skip
-    shown = [each for each in known if runs.matches(each, wanted, reader)][: runs.MOST_LISTED]
-    if len(shown) < len(known):
-        widgets.note(f"{len(shown)} of {len(known)} runs")
-    chosen = _table(shown)
-    _actions([shown[place] for place in chosen if place < len(shown)])
+    shown = runs.listed(reader, wanted, settings.current().base)
+    if len(shown) < count:
+        widgets.note(f"{len(shown)} of {count} runs")
+    chosen = _table([row for _, row in shown])
+    _actions([shown[place][0] for place in chosen if place < len(shown)])
 
 
 def _nothing(why: str) -> None:
     widgets.unknown("No run", why, f"monitor attach PID\nor look at a sample first: {SAMPLE}")
 
 
-def _table(shown: list[Run]) -> list[int]:
-    rows = [runs.row(each, store_reader.reader(), settings.current().base) for each in shown]
+def _table(rows: list[dict[str, object]]) -> list[int]:
+    """Draw the table; return which rows are ticked."""
     if not any(row["faster"] for row in rows):
         rows = [{name: cell for name, cell in row.items() if name != "faster"} for row in rows]
     picked: Any = st.dataframe(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Final
 
 from whyidle.dashboard import frame, markup, settings, theme, widgets
@@ -83,9 +84,8 @@ def _pools(data: PageData, pools: Sequence[tuple[Trainer, Sequence[Series]]]) ->
             name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool"
         )
     series = pools[0][1]
-    styles = ((theme.SHADES[0], "solid"), (theme.SHADES[2], "solid"), (theme.SHADES[0], "dot"),
-             (theme.SHADES[2], "dot"))  # fmt: skip
-    drawn = [Line(c, colour, dash) for c, (colour, dash) in zip(series, styles, strict=True)]
+    styles = product(theme.DASHES, (theme.SLATE, theme.MIST))
+    drawn = [Line(c, colour, dash) for c, (dash, colour) in zip(series, styles, strict=True)]
     return series_chart(name, lines("pool", drawn, "bytes", span), series, "pool")
 
 

@@ -19,6 +19,7 @@ from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.pages import _gpus, _now_parts, your_code
 from whyidle.dashboard.pages._page_data import PageData
 from whyidle.dashboard.views import causes, job, marks
+from whyidle.dashboard.views.causes import Causes
 from whyidle.dashboard.views.csv_export import as_csv
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.series import Series, Subject
@@ -72,7 +73,7 @@ def _live(shown: PageState, choice: str, peak: str | None) -> None:
         _now_parts.verdict(answer, shown.run), _account(data), _now_parts.tiles(data)
     )
     after = markup.stack(
-        your_code.hottest(data, answer.verdict.text),
+        your_code.hottest(data, answer.verdict.where[:1]),
         _now_parts.ranks(answer),
         _now_parts.events(news),
     )
@@ -88,7 +89,8 @@ def _charts(data: PageData) -> list[Block]:
     if not rows:
         return [*each, *unknown]
     figure = stacked.stacked("story", rows, data.span)
-    return [*each, Chart("story", figure, stacked.height(rows)), *unknown]
+    said = Html(markup.note(f"Time by cause is {_causes(data).how}."))
+    return [*each, Chart("story", figure, stacked.height(rows)), said, *unknown]
 
 
 def _zoomed(shown: PageState, choice: str, peak: str | None) -> PageData:
@@ -167,15 +169,18 @@ def _row(
 
 
 def _steps(data: PageData) -> _Drawn:
-    run = data.shown.run
-    device = job.device(run, has_gpus=bool(data.gpus.mine))
-    found = causes.causes(data.series, data.gpus.mine, device)
+    run, found = data.shown.run, _causes(data)
     name = "A step by cause" if found.is_of_steps else "Time by cause"
     if not found.parts:
         return name, found.unknown or "no measurement shows it"
     happened = marks.marks(data.shown.reader, run.id, data.span)
     figure = account.over_time("causes", found, data.span, happened)
     return Row(name, figure, "" if found.unknown is None else f"steps: {found.unknown}")
+
+
+def _causes(data: PageData) -> Causes:
+    device = job.device(data.shown.run, has_gpus=bool(data.gpus.mine))
+    return causes.causes(data.series, data.gpus.mine, device)
 
 
 def _activity(data: PageData) -> _Drawn:
@@ -208,20 +213,35 @@ def _each(data: PageData) -> list[Block]:
     """Return the activity of each GPU in its own chart, four in a row."""
     legend = markup.legend({metric.words: colour for metric, colour in _ACTIVITY.items()})
     rows = [data.chosen[i : i + 4] for i in range(0, len(data.chosen), 4)]
+    shown = {gpu: _one(data, gpu) for gpu in data.chosen}
+    # Side by side they are compared: on one scale.
+    axes = [figure["layout"]["yaxis"] for _, figure in shown.values()]
+    top = max(axis["range"][1] for axis in axes)
+    for axis in axes:
+        axis["range"] = [0, top]
     return [
         Html(markup.title("GPU activity") + legend),
-        *(Columns([*(_one(data, gpu) for gpu in row), *[[]] * (4 - len(row))]) for row in rows),
+        *(
+            Columns([*(_titled(gpu, *shown[gpu]) for gpu in row), *[[]] * (4 - len(row))])
+            for row in rows
+        ),
     ]
 
 
-def _one(data: PageData, gpu: Subject) -> list[Block]:
+def _one(data: PageData, gpu: Subject) -> tuple[list[Series], Figure]:
     series = [
         replace(data.series.of(metric, [gpu], FEW_POINTS)[0], name=metric.words)
         for metric in _ACTIVITY
     ]
-    key = f"activity-{gpu.id}"
-    figure = _activities(key, series, data.span, showlegend=False)
-    return series_chart(gpu.name, figure, series, key, theme.SMALL_HEIGHT)
+    return series, _activities(_key(gpu), series, data.span, showlegend=False)
+
+
+def _titled(gpu: Subject, series: Sequence[Series], figure: Figure) -> list[Block]:
+    return series_chart(gpu.name, figure, series, _key(gpu), theme.SMALL_HEIGHT)
+
+
+def _key(gpu: Subject) -> str:
+    return f"activity-{gpu.id}"
 
 
 # Not live ----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from whyidle.dashboard.views import source, your_code
 from whyidle.dashboard.views.time_range import ALL
 from whyidle.dashboard.views.your_code import HotLine, Sampled, YourCode
 from whyidle.dashboard.widgets import write
+from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.host_class import HOST_LOOKS
 from whyidle.monitor.render import numbers
 from whyidle.monitor.runs.stacks import place_json
@@ -99,12 +100,12 @@ def read(data: PageData, who: Sampled) -> YourCode | None:
     return data.seldom(name, lambda: your_code.of(shown.reader, shown.run, who, data.span))
 
 
-def hottest(data: PageData, said: str = "") -> str:
+def hottest(data: PageData, said: Sequence[PlaceJson] = ()) -> str:
     """Return the hottest line of the user's; empty where none is known, or it was just said."""
     some = _sampled(data)
     found = read(data, some[0]) if some else None
     hot = next((each for each in found.lines if each.line), None) if found is not None else None
-    if hot is None or code_boxes.named(hot.line).partition(" in ")[0] in said:
+    if hot is None or hot.line is None or hot.line[:2] in {(x.file, x.line) for x in said}:
         return ""
     doing = HOST_LOOKS[next(iter(hot.doing))].words
     share = f"{numbers.show(hot.share, 'ratio')} ± {numbers.show(hot.error, 'ratio')}"

@@ -36,6 +36,12 @@ class Gpus:
     problem: str | None = None
     rows: tuple[Gpu, ...] = ()
 
+    @property
+    def names(self) -> str:
+        """How many of which kind are shown."""
+        kinds = ", ".join(sorted({gpu.name or "GPU" for gpu in self.rows}))
+        return f"{len(self.rows)} x {kinds}" if len(self.rows) > 1 else kinds
+
     def one(self, index: str | None) -> tuple[Subject, ...]:
         """Return the GPU of that index, or all shown GPUs if there is none."""
         found = tuple(s for s, g in zip(self.shown, self.rows, strict=True) if g.idx == index)

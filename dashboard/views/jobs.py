@@ -10,8 +10,6 @@ from whyidle.dashboard import settings
 from whyidle.dashboard.views.cache import remember
 from whyidle.monitor.app import access, ps
 from whyidle.monitor.app.jobs import find_jobs
-from whyidle.monitor.app.recorded_now import recorded_now
-from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.render import numbers
 
@@ -39,17 +37,14 @@ def found() -> tuple[list[RunningJob], str | None]:
 def _found() -> tuple[list[RunningJob], str | None]:
     fs = ProcFs()
     shut = access.closed(fs)
-    try:
-        now = recorded_now(settings.current().store)
-    except StorageProblem:
-        now = {}
+    now = ps.recorded_jobs(settings.current().store)
     running = []
     for job in find_jobs(fs).jobs:
         who, recorded = job.identity, now.get(job.identity.key.pid)
         steps = None if recorded is None else recorded.steps_per_s
         facts = [
             f"pid {who.key.pid}", who.user, *sorted(who.frameworks or ())[:1],
-            f"GPU {', '.join(job.gpus)}" if job.gpus else "", f"{ps.busy(job.busy)}",
+            f"GPU {', '.join(job.gpus)}" if job.gpus else "", ps.busy(job.busy),
             f"{numbers.amount(steps, '')} steps/s" if steps is not None else "",
             f"attach: {ps.may_attach(job, shut)}",
         ]  # fmt: skip

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from whyidle.dashboard.views import job
 from whyidle.monitor.render.escape import printable
@@ -77,23 +77,23 @@ def _same_folder(one: Run, other: Run) -> bool:
     return first == second and first.name != ""
 
 
-def matches(run: Run, wanted: str, reader: Reader) -> bool:
-    """Tell whether each word that is asked for is somewhere in what is known of a run."""
-    known = (run.label, run.script, run.command, run.host, run.user, run.framework,
-             result(run, reader))  # fmt: skip
-    text = " ".join(each for each in known if each).lower()
-    return all(word in text for word in wanted.lower().split())
+def listed(reader: Reader, wanted: str, base: str) -> list[tuple[Run, dict[str, object]]]:
+    """Return the runs that have each word asked for in what is known of them, as rows of a table.
+
+    The newest comes first.
+    """
+    found: list[tuple[Run, dict[str, object]]] = []
+    for run in reversed(reader.runs()):
+        worst = reader.worst_finding(run.id) or {}
+        known = (run.label, run.script, run.command, run.host, run.user, run.framework,
+                 worst.get("title"))  # fmt: skip
+        text = " ".join(str(each) for each in known if each).lower()
+        if all(word in text for word in wanted.lower().split()):
+            found.append((run, _row(run, worst, base)))
+    return found[:MOST_LISTED]
 
 
-def result(run: Run, reader: Reader) -> str:
-    """Return what a run loses most by."""
-    worst = reader.worst_finding(run.id)
-    return "" if worst is None else str(worst["title"])
-
-
-def row(run: Run, reader: Reader, base: str) -> dict[str, object]:
-    """Return a run as a row of a table."""
-    worst = reader.worst_finding(run.id) or {}
+def _row(run: Run, worst: Mapping[str, Any], base: str) -> dict[str, object]:
     return {
         "run": f"{f'/{base}' if base else ''}/?run={run.id}",
         "label": printable(run.label or ""),

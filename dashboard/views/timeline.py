@@ -257,12 +257,12 @@ def rows(
 ) -> dict[str, AccountJson]:
     """Return accounts by what they cover: all of the trace has the one that all pages show."""
     of = FIRST_TO_LAST if part == whole(trace) else f"these {clock(ns(trace, part.ticks))}"
-    if len(budgets) > 1:
+    if len(budgets) != 1:
         return {f"{name}, {of}": budget for name, budget in budgets.items()}
-    shown = headline(trace.answer)
+    shown, (budget,) = headline(trace.answer), budgets.values()
     if part == whole(trace) and shown.is_of_steps:
         return {shown.of: shown.budget}
-    return dict.fromkeys([of], *budgets.values())
+    return {of: budget}
 
 
 def device_names(answer: TraceJson) -> list[str]:

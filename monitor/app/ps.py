@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -59,10 +60,10 @@ def run(*, as_json: bool) -> None:
         click.echo(line, err=True)
 
 
-def recorded_jobs() -> dict[int, Now]:
+def recorded_jobs(store: Path | None = None) -> dict[int, Now]:
     """Return what recordings say now; a store that cannot be read says so elsewhere."""
     try:
-        return recorded_now(database())
+        return recorded_now(store or database())
     except StorageProblem:
         return {}
 

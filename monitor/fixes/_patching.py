@@ -68,10 +68,10 @@ def patches_of(
 ) -> tuple[Patch | None, list[Refusal]]:
     """Return the first patch that can be proved right, and what stopped the others."""
     refusals: list[Refusal] = []
-    texts = list(files)
+    texts = dict(files)
     for codemod in codemods:
-        for file, text in texts:
-            found = patched(codemod, file, text, wanted[file], dict(texts))
+        for file, text in texts.items():
+            found = patched(codemod, file, text, wanted[file], texts)
             if isinstance(found, Refusal):
                 refusals.append(found)
             elif found is not None and codemod.changes_numbers and not allow_numerics:

@@ -16,11 +16,14 @@ from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard import settings
 from whyidle.dashboard.pages import _now_parts, now
 from whyidle.dashboard.views.job import ONLY_A_TRACE
+from whyidle.dashboard.views.newest import Known, Newest
 from whyidle.monitor.app import report
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.ranks import SeenRankJson, SeenRanksJson
 from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render import numbers
@@ -80,6 +83,30 @@ def test_one_gpu_alone_by_a_link(store: Path) -> None:
 def test_each_gpu_by_itself(live: Path) -> None:
     words = app(live, gpu="each").words
     assert all(f"GPU {i} " in words for i in range(8))
+
+
+def test_gpus_side_by_side_have_one_scale(live: Path) -> None:
+    shown = app(live, gpu="each")
+    figures = [b["figure"] for b in shown._blocks() if b.get("name", "").startswith("activity-")]
+    assert len(figures) == 8
+    assert len({tuple(each["layout"]["yaxis"]["range"]) for each in figures}) == 1
+
+
+def test_memory_of_gpus_is_no_sum_where_one_of_them_is_unknown(
+    live: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = Newest.get
+
+    def lacking(self: Newest, metric: Metric, subject: int) -> Known:
+        known = get(self, metric, subject)
+        is_it = metric is m.GPU_MEMORY_USED and subject == max(
+            key.subject for key in self.values if key.metric is m.GPU_MEMORY_USED
+        )
+        return Known(None, "it was lost") if is_it else known
+
+    assert f"GPU memory {numbers.DASH}" not in app(live).words
+    monkeypatch.setattr(Newest, "get", lacking)
+    assert f"GPU memory {numbers.DASH} it was lost" in app(live).words
 
 
 def test_numbers_of_a_live_run_are_those_of_now(live: Path) -> None:
