@@ -12,8 +12,7 @@ from whyidle.agents import wire
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.attach.payload import OLDEST_PYTHON
 from whyidle.monitor.core import paths
-from whyidle.monitor.processes.process import PYPY
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.procfs import PYPY, ProcFs
 from whyidle.monitor.processes.target import Target
 
 # Bit of CAP_SYS_PTRACE in a set of capabilities (linux/capability.h).

@@ -44,10 +44,11 @@ def command() -> None:
     """Show why a running job leaves its GPU idle.
 
     Its GPUs and processes are read from outside: the driver's counters and /proc. A small agent
-    thread is injected into each Python process with JAX, PyTorch or TensorFlow. It measures what is
-    only visible from inside: steps, pauses of the garbage collector, the line of your code.
-    Entering stops the process for a few milliseconds at most; its results stay the same. The agent
-    writes to its own file under /tmp, and leaves when watching ends or the monitor is gone.
+    thread is injected into each Python process with JAX, PyTorch or TensorFlow; of a loader's
+    workers, into two. It measures what is only visible from inside: steps, pauses of the garbage
+    collector, the line of your code. Entering stops the process for a few milliseconds at most; its
+    results stay the same. The agent writes to its own file under /tmp, and leaves when watching
+    ends or the monitor is gone.
 
     If GPUs wait, or nothing measures whether they do, a short trace is taken now and then: at most
     1% of the job's time, and less often while the traces agree.

@@ -46,7 +46,6 @@ _JULIA_CODE = {"-e", "-E", "--eval", "--print"}
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 _SHELL_OPTION = re.compile(r"[-+](\w+)")
 _SHELL_OPTIONS_WITH_VALUE = {"--rcfile", "--init-file", "--emulate"}
-PYPY = re.compile(r"/(lib)?pypy3?[^/]*$")
 _PYTHON_PROGRAM = re.compile(r"/python(\d+\.\d+)[a-z]*(?: \(deleted\))?$")
 _ANY_PYTHON = re.compile(r"/python[\d.]*[a-z]*(?: \(deleted\))?$")
 _PYTHON_LIBRARY = re.compile(r"/libpython(\d+\.\d+)[a-z]*\.so[^/]*$")

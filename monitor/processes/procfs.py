@@ -7,12 +7,15 @@ any time, and nothing here may raise for that.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# Another Python, into which no way leads; of the files mapped into a process.
+PYPY = re.compile(r"/(lib)?pypy3?[^/]*$")
 _ENDED = frozenset("ZXx")
 _STOPPED = frozenset("Tt")
 

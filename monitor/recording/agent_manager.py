@@ -44,6 +44,9 @@ from whyidle.monitor.recording.tracked_process import (
 MOST_MEMBERS = 64
 ENTERED, REFUSED, LEFT = "agent_entered", "agent_refused", "agent_left"
 OBSERVED = Refusal("Only observed: no agent goes into the job.")
+# Each entry takes a tenth of a second of a core, and a loader may have twenty workers.
+MOST_ALIKE = 2
+STOOD_FOR = Refusal(f"{MOST_ALIKE} workers of its kind have an agent, and stand for it.")
 # Where a defect is counted.
 AN_AGENT = "an agent"
 EXIT_SECONDS = 10.0
@@ -331,8 +334,34 @@ class AgentManager:
 
     def _may_enter(self, tracked: TrackedProcess) -> bool:
         """Judge this anew before each attempt: its user, or the job's, may have changed."""
-        tracked.barred = self._barred(tracked)
+        tracked.barred = self._barred(tracked) or self._stood_for(tracked)
         return tracked.barred is None
+
+    def _stood_for(self, tracked: TrackedProcess) -> Refusal | None:
+        """Return why no more of the processes that one has forked are entered.
+
+        Those that train are ranks, and each is entered; an agent that is there costs nothing.
+        """
+        is_there = tracked.address is not None and tracked.address.is_there()
+        if is_there or tracked.tries or not self._is_forked(tracked):
+            return None
+        alike = (
+            each
+            for each in self._processes.values()
+            if each.identity.parent == tracked.identity.parent
+            and (each.tries or each.link is not None)
+            and not each.trains
+        )
+        return STOOD_FOR if sum(map(self._is_forked, alike)) >= MOST_ALIKE else None
+
+    def _is_forked(self, tracked: TrackedProcess) -> bool:
+        """Tell whether it goes on where another process of the job was, as loaders' workers do."""
+        who = tracked.identity
+        return any(
+            each.identity.arguments == who.arguments
+            for key, each in self._processes.items()
+            if key.pid == who.parent and each.has_framework
+        )
 
     def _job_user(self) -> int | None:
         """Return who the job's first process belongs to now: a launcher may change its user."""

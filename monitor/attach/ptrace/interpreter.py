@@ -10,7 +10,7 @@ from whyidle.monitor.attach.ptrace import maps
 from whyidle.monitor.attach.ptrace.elf import Image, NotElf, Read, image
 from whyidle.monitor.attach.ptrace.maps import Mapping
 from whyidle.monitor.attach.ptrace.refused import Refused
-from whyidle.monitor.processes.process import PYPY
+from whyidle.monitor.processes.procfs import PYPY
 
 LIBRARY = re.compile(r"/libpython3[^/]*\.so")
 # A process has one; files that only have such a name may be many.
