@@ -19,11 +19,11 @@ from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
-HEALTHY: Final = f"Nothing worth fixing above {LEAST_LOST[Severity.LOW]:.0%} of the time was found."
+HEALTHY: Final = f"Nothing worth fixing above {LEAST_LOST[Severity.LOW]:.0%} of the time was found"
 NOTHING_LARGE: Final = (
     "Nothing stands out: compute takes {compute:.0%}, and no other part 5% of the time."
 )
-NO_REASON: Final = "No known cause: {share:.0%} is idle, and nothing recorded says why"
+NO_REASON: Final = "No known cause: {share:.0%} is idle, nothing recorded says why"
 NOT_KNOWN: Final = "Too little is known for a verdict."
 SERVES: Final = "No known fault; {}."
 # Only then does nothing else take time.
@@ -100,13 +100,18 @@ def headline(
     if first is not None and first is not by and first.weight >= needed:
         part, by = None, first
     if part is not None or by is not None:
-        return _said(part, by, _computes(window, rows))
+        return _said(part, by, _computes(rows), at_once=window.job.computes_at_once)
     if (serves := _serving(window)) is not None:
         return serves
     if not is_known:
         return UNJUDGED
     compute = sum(row.share for row in rows if row.of is Slice.COMPUTE)
-    return Headline(HEALTHY if compute > COMPUTES else NOTHING_LARGE.format(compute=compute))
+    text = f"{HEALTHY}." if compute > COMPUTES else NOTHING_LARGE.format(compute=compute)
+    if (at := _computes(rows)) is None:
+        return Headline(text)
+    return Headline(
+        f"{HEALTHY}: {compute:.0%} is compute." if compute > COMPUTES else text, None, (at,)
+    )
 
 
 def _serving(window: Window) -> Headline | None:
@@ -128,16 +133,16 @@ def led(findings: Sequence[Finding], first: Finding | None) -> tuple[Finding, ..
     return (*findings[:at], first, *(each for each in findings[at:] if each is not first))
 
 
-def _computes(window: Window, rows: Sequence[Row]) -> Place | None:
-    """Return the line that computes most, where what it computes ends with its call."""
-    if not window.job.computes_at_once:
-        return None
+def _computes(rows: Sequence[Row]) -> Place | None:
+    """Return the user's line at which the main thread mostly is while the device computes."""
     hosts = ((row.host, row.share) for row in rows if row.of is Slice.COMPUTE)
     lines = ((host.innermost, share) for host, share in hosts if host and host.innermost)
     return next(iter(ranked(lines)), None)
 
 
-def _said(part: _Part | None, by: Finding | None, computes: Place | None) -> Headline:
+def _said(
+    part: _Part | None, by: Finding | None, computes: Place | None, *, at_once: bool
+) -> Headline:
     where = part.where if part is not None else ()
     if by is not None:
         where, title = by.found.where or where, _title(by)
@@ -149,10 +154,13 @@ def _said(part: _Part | None, by: Finding | None, computes: Place | None) -> Hea
     text = f"{part.unknown}: {part.share:.0%} is {part.said}"
     if part.of is Slice.IDLE_UNKNOWN:
         text, where = NO_REASON.format(share=part.share), ()
-    # Of the user's lines, one that computes longer comes before the one that is idle.
-    is_other = computes is not None and (not where or _line(computes) != _line(where[0]))
+    # Of the user's lines, one that computes longer comes before the one that is idle. Where a call
+    # only starts the work, the line that waits for it is named where no other is.
+    is_other = not where or (
+        at_once and computes is not None and _line(computes) != _line(where[0])
+    )
     if computes is not None and is_other and (computes.share or 0.0) > part.share:
-        text, where = f"{text}, and {computes.share:.0%} is compute", (computes, *where)
+        text, where = f"{text}; {computes.share:.0%} is compute", (computes, *where)
     return Headline(f"{text}.", part.share, where[:MOST_PLACES])
 
 

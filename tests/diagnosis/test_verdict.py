@@ -61,7 +61,7 @@ def order(seen: Window) -> Sequence[str]:
         ({"idle_dispatch": 0.53}, "No known cause: 53% is host dispatch.", 0.53),
         ({"idle_input": 0.52, "idle_gc": 0.1}, "No known cause: 52% is waiting for input.", 0.52),
         ({"exposed_comm": 0.69}, "No known fix: 69% is communication.", 0.69),
-        ({"idle_unknown": 0.24}, "No known cause: 24% is idle, and nothing recorded says", 0.24),
+        ({"idle_unknown": 0.24}, "No known cause: 24% is idle, nothing recorded says", 0.24),
         # No part is large, and yet not all of it computes.
         ({"idle_gc": 0.04, "idle_io": 0.04}, "Nothing stands out: compute takes 92%", None),
         # The healthy twin.
@@ -206,10 +206,17 @@ def test_the_line_that_computes_most_stands_beside_what_is_idle(
         spread(0.12, ("/u/helper.py", 62, 66.0), backend="cuda"),
         # It is named already.
         spread(0.12, ("/u/made.py", 53, 66.0)),
-        # The healthy twin.
-        spread(0.02, ("/u/helper.py", 62, 66.0)),
     ],
-    ids=["spread", "later", "named", "healthy"],
+    ids=["spread", "later", "named"],
 )
 def test_no_line_is_named_for_compute_where_it_says_nothing(seen: Window) -> None:
     assert "is compute" not in verdict(seen)["text"]
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_where_nothing_is_worth_fixing_the_line_that_computes_is_named(backend: str) -> None:
+    said = verdict(spread(0.02, ("/u/helper.py", 62, 66.0), backend=backend))
+    assert said["text"].startswith("Nothing worth fixing above 1% of the time was found: ")
+    assert said["text"].endswith("is compute, at helper.py:62.")
+    assert (said["rule"], said["fix"]) == (None, None)
