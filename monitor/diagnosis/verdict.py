@@ -99,6 +99,9 @@ def headline(
     needed = share * (MOST_OF if by is None and first is not None and first.is_loud else 1.0)
     if first is not None and first is not by and first.weight >= needed:
         part, by = None, first
+    elif first is not None and by is None and first.is_loud and _is_unknown(part):
+        # How much it costs is not known, and yet it says why.
+        part, by = None, first
     if part is not None or by is not None:
         return _said(part, by, _computes(rows), at_once=window.job.computes_at_once)
     if (serves := _serving(window)) is not None:
@@ -152,7 +155,7 @@ def _said(
         return Headline(f"{title}{much}.", share or None, where[:MOST_PLACES], by)
     assert part is not None  # noqa: S101  a claim has its finding
     text = f"{part.unknown}: {part.share:.0%} is {part.said}"
-    if part.of is Slice.IDLE_UNKNOWN:
+    if _is_unknown(part):
         text, where = NO_REASON.format(share=part.share), ()
     # Of the user's lines, one that computes longer comes before the one that is idle. Where a call
     # only starts the work, the line that waits for it is named where no other is.
@@ -162,6 +165,10 @@ def _said(
     if computes is not None and is_other and (computes.share or 0.0) > part.share:
         text, where = f"{text}; {computes.share:.0%} is compute", (computes, *where)
     return Headline(f"{text}.", part.share, where[:MOST_PLACES])
+
+
+def _is_unknown(part: _Part | None) -> bool:
+    return part is not None and part.of is Slice.IDLE_UNKNOWN
 
 
 def _line(place: Place) -> tuple[str, int]:

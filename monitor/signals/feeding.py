@@ -14,7 +14,7 @@ or its name, are those of one that does. What is due every few steps is another 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +28,7 @@ from whyidle.monitor.core.finding import Place, Severity
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
+from whyidle.monitor.signals.phases import Phase
 
 # What is neither the host's own work nor a step's.
 _NO_STEP: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK}
@@ -56,10 +57,13 @@ class _Line:
 _Seen = Mapping[_Spot, _Line]
 
 
-def _seen(rows: Iterable[HostRow]) -> _Seen:
+def _seen(
+    rows: Iterable[HostRow], phase_of: Callable[[HostRow], Phase] = lambda _: Phase.STEP
+) -> _Seen:
     found: dict[_Spot, _Line] = {}
     for row in rows:
         is_host, share = row.doing in HOST_WORK, row.share
+        is_due = row.due or phase_of(row) is not Phase.STEP
         steps = share if row.doing not in _NO_STEP else 0.0
         learns, done = False, set[_Spot]()
         beneath: set[tuple[str, str]] = set()
@@ -69,8 +73,8 @@ def _seen(rows: Iterable[HostRow]) -> _Seen:
             if spot not in done:
                 line.host += share if is_host else 0.0
                 line.steps += steps
-                line.passes += share if row.doing in _PASSES and not row.due else 0.0
-                line.elsewhere += share if is_host or row.due else 0.0
+                line.passes += share if row.doing in _PASSES and not is_due else 0.0
+                line.elsewhere += share if is_host or is_due else 0.0
             for each in beneath:
                 line.beneath[each] = line.beneath.get(each, 0.0) + steps
             line.leads_to_learning |= learns
@@ -167,7 +171,7 @@ class IdlePass:
 
 def idle_pass(account: HostAccount) -> IdlePass | None:
     """Return the pass that trains nothing and takes most; ``None``: there is none."""
-    seen = _seen(account.rows)
+    seen = _seen(account.rows, account.phase_of)
     found = []
     for (file, number), line in seen.items():
         if (

@@ -220,3 +220,12 @@ def test_where_nothing_is_worth_fixing_the_line_that_computes_is_named(backend: 
     assert said["text"].startswith("Nothing worth fixing above 1% of the time was found: ")
     assert said["text"].endswith("is compute, at helper.py:62.")
     assert (said["rule"], said["fix"]) == (None, None)
+
+
+def test_what_is_loud_says_why_where_nothing_else_does(known: dict[str, Rule]) -> None:
+    add(known, "others", Found(None, EVIDENCE, severity=Severity.MEDIUM))
+    said = verdict(spends(idle_unknown=0.24))
+    assert (said["text"], said["share"], said["rule"]) == ("Fault others.", None, "others")
+    # The healthy twin: what is not loud does not.
+    add(known, "others", Found(None, EVIDENCE, severity=Severity.LOW))
+    assert verdict(spends(idle_unknown=0.24))["text"].startswith("No known cause: 24% is idle")

@@ -174,6 +174,24 @@ for x in loader:
     loss = distance(student(x), wanted)  # step 200
     loss.backward()  # step 500
 """,
+    "a test after each epoch, whose loop is in a function": """
+class Net(nn.Module):
+    def forward(self, x):
+        return self.layers(x)  # step 300 of a t # step 300 of b s
+def test():
+    right = 0
+    for x, y in test_loader:
+        right += (net(x).argmax(1) == y).sum().item()  # b
+    print(right / len(test_loader))
+def train():
+    for x, y in train_loader:
+        loss = criterion(net(x), y)  # a
+        loss.backward()  # step 400 of t
+        optimizer.step()
+for epoch in range(100):
+    train()  # t
+    test()  # s
+""",
     "an average of the weights": """
 for x in loader:
     loss = model(x).mean()  # step 300
