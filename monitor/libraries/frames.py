@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import Final, Protocol
 
 from whyidle.monitor.libraries.table import CALLS, TABLE, Kind, Role
-from whyidle.monitor.libraries.users import is_users, package_at
+from whyidle.monitor.libraries.users import generated_by, is_users, package_at
 
 _INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(.+)")
 _PYTHONS: Final = re.compile(r".*/(?:python|pypy)3[\d.]*t?/(.+)")
@@ -55,7 +55,7 @@ def _roles(file: str, function: str) -> frozenset[Role]:
 def package_of(file: str) -> str | None:
     """Return the installed package that a file is of; Python's own library is none."""
     found = _INSTALLED.match(file)
-    return None if found is None else re.split(r"[/.]", found[1], maxsplit=1)[0]
+    return generated_by(file) if found is None else re.split(r"[/.]", found[1], maxsplit=1)[0]
 
 
 @lru_cache(maxsize=4096)
@@ -66,6 +66,8 @@ def _place(file: str) -> tuple[str, str] | None:
         return name, rest.replace(".", "/")
     if found := _INSTALLED.match(file):
         return _split(found[1])
+    if generated_by(file):
+        return _split(file.rpartition("/")[2].removesuffix(".py").replace(".", "/"))
     if is_users(file):
         return None
     if found := _PYTHONS.match(file):

@@ -26,7 +26,7 @@ def is_users(path: str) -> bool:
     if not path.endswith(".py"):  # generated code, and what pip puts into bin/
         return False
     path = path.replace("\\", "/").removeprefix("./")
-    if _INSTALLED.search(path) or path.startswith(SURELY):
+    if _INSTALLED.search(path) or path.startswith(SURELY) or generated_by(path):
         return False
     folders = path.split("/")
     if folders[0] in ("", "..") or folders[0].endswith(":"):
@@ -35,6 +35,12 @@ def is_users(path: str) -> bool:
         stem = path.removesuffix(".py")
         return stem not in STDLIB_FILES and stem not in FRAMEWORK_MODULES
     return folders[0] not in PACKAGES and folders[0] not in STDLIB_FOLDERS
+
+
+def generated_by(path: str) -> str | None:
+    """Return the package that wrote a file: it names the file as a module of its own."""
+    package, _, rest = path.rpartition("/")[2].removesuffix(".py").partition(".")
+    return package if "." in rest and package in PACKAGES else None
 
 
 def package_at(folders: list[str]) -> int | None:

@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from whyidle.monitor.code.callees import Calls, calls_of, reads_at
-from whyidle.monitor.code.source import called, calls, last
+from whyidle.monitor.code.source import called, calls, imports, last
 from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.amounts import BEYOND_CHANCE
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.libraries.frames import package_of, plays
+from whyidle.monitor.libraries.frames import kind_of, package_of, plays
 from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES, Role
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples, summed
@@ -252,7 +252,7 @@ def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:
     if package in ARRAY_PACKAGES:
         return HostClass.READ
     if package is not None:
-        return HostClass.FRAMEWORK_WAIT if package in DEVICE_PACKAGES else HostClass.WAIT
+        return HostClass.FRAMEWORK_WAIT if _is_devices(leaf.file) else HostClass.WAIT
     if is_users(leaf.file) and reads_at(leaf.file, leaf.line):
         return HostClass.READ
     # In whose call it sleeps the line does not say, unless it names what the host waits for.
@@ -271,7 +271,18 @@ def _whose(leaf: CodeLine, chain: Chain) -> HostClass:
         return HostClass.LIBRARY
     for line in (leaf, chain.called):
         # The standard library works for its caller.
-        package = None if line is None else package_of(line.file)
-        if package is not None:
-            return HostClass.FRAMEWORK if package in DEVICE_PACKAGES else HostClass.LIBRARY
+        if line is not None and package_of(line.file) is not None:
+            return HostClass.FRAMEWORK if _is_devices(line.file) else HostClass.LIBRARY
     return HostClass.LIBRARY
+
+
+def _is_devices(file: str) -> bool:
+    """Tell whether a package's calls are the device's work.
+
+    A package that no table knows calls the framework that its file imports: its layers, solvers.
+    """
+    package, kind = package_of(file), kind_of(file)
+    if package in DEVICE_PACKAGES or kind is not None:
+        return package in DEVICE_PACKAGES
+    heads = (name.partition(".")[0] for name in imports(file).values())
+    return not DEVICE_PACKAGES.isdisjoint(heads)

@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor.core.errors import Problem
-from whyidle.monitor.libraries.frames import first, is_call, is_module, kind_of, plays, roles
+from whyidle.monitor.libraries.frames import (
+    first,
+    is_call,
+    is_module,
+    kind_of,
+    package_of,
+    plays,
+    roles,
+)
 from whyidle.monitor.libraries.table import CALLS, OURS, TABLE, VARIABLE, Kind, Role, read, rows
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import CodeLine
@@ -184,3 +192,12 @@ def test_ones_own_folder_below_src_is_ones_own() -> None:
     assert is_users("/home/u/proj/src/torch/train.py")
     assert not is_users("/home/u/transformers/src/transformers/trainer.py")
     assert Role.LOG not in roles(line(f"{LIB}/wandb/__init__.py", "<module>"))
+
+
+def test_a_file_that_a_package_wrote_is_no_code_of_the_users() -> None:
+    written = "/tmp/torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py"
+    assert not is_users(written)
+    assert (package_of(written), kind_of(written)) == ("torch_geometric", Kind.DEVICE)
+    # The healthy twins: a name with a dot, and one that begins as a package's does.
+    assert is_users("/home/u/train.v2.final.py")
+    assert is_users("/home/u/torch.py2.py") is is_users("/home/u/torch_py2.py")

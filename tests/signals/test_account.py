@@ -256,3 +256,30 @@ def test_who_draws_an_array_waits_for_its_numbers(
     account = account_of(samples, by_time=True)
     assert account is not None
     assert [row.doing for row in account.rows] == [doing]
+
+
+@pytest.mark.parametrize(
+    ("text", "whose"),
+    [
+        ("import torch\n\ndef solve(f, y):\n    return y + f(y)\n", HostClass.FRAMEWORK),
+        ("from jax import numpy as jnp\n\ndef solve(y):\n    return y\n", HostClass.FRAMEWORK),
+        ("def layer():\n    from torch.nn import Linear\n    return Linear\n", HostClass.FRAMEWORK),
+        # The healthy twins: it parses, or computes with arrays of the host.
+        ("import json\n\ndef solve(y):\n    return json.loads(y)\n", HostClass.LIBRARY),
+        ("import numpy as np\n\ndef solve(y):\n    return np.sort(y)\n", HostClass.LIBRARY),
+    ],
+)
+def test_a_package_that_no_table_knows_works_on_what_its_file_imports(
+    train: str, tmp_path: Path, text: str, whose: HostClass
+) -> None:
+    file = tmp_path / "site-packages" / "nobody_knows" / "solvers.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    samples = StackSamples()
+    samples.samples = 10
+    samples.count(
+        Chain((CodeLine(train, 15, "<module>"),), CodeLine(str(file), 4, "solve")), 10, 10
+    )
+    account = account_of(samples)
+    assert account is not None
+    assert {row.doing for row in account.rows} == {whose}
