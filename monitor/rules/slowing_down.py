@@ -24,9 +24,10 @@ Nothing is reported if a step is seen to have more to do: more samples, batches 
 device; more actions that are read back for an environment, as episodes get longer; a text that
 grows by a token a step. Nothing is reported while other programs take the cores, nor if the steps
 of a job on a CPU take no more CPU time than before: then they wait longer, and do no more. If the
-growth is all waiting for input, the input may have become slower: see `input_starved`. If all parts
-of a step take longer alike, or no sample shows which do, and not steadily, that looks more like a
-slower machine than like something that grows: then the finding is low.
+growth is all waiting for input, the input may have become slower: see `input_starved`. Nothing is
+reported if no line takes more of each step than before. If all parts of a step take longer alike,
+and not steadily, that looks more like a slower machine than like something that grows: then the
+finding is low.
 
 ## Documents
 Beyond the documents: D2 describes memory that grows, not time.
@@ -84,6 +85,10 @@ def detect(window: Window) -> Verdict:
         return None
     if (other := _otherwise(window, drift)) is not None:
         return window.lacks(Need.LONGER, other)
+    # What is registered again and again costs nothing there, but in each step from then on.
+    where = own((*registering(window.job), *map(Place.at, drift.lines)))
+    if not where:
+        return window.lacks(Need.LONGER, "no line takes more of each step than before")
     # It was there before anybody looked: of that part, what it has cost since is the least.
     since = 1 - drift.early_s / drift.late_s
     least = 1 - drift.early_s / max(drift.median_s, drift.early_s)
@@ -98,8 +103,7 @@ def detect(window: Window) -> Verdict:
             Evidence.of("a step in the beginning", measure(drift.early_s, unit)),
             Evidence.of("a step in the end", measure(drift.late_s, unit)),
         ),
-        # What is registered again and again costs nothing there, but in each step from then on.
-        where=own((*registering(window.job), *map(Place.at, drift.lines))),
+        where=where,
         severity=Severity.LOW if is_thin else None,
         confidence=Confidence.INFERRED if is_thin else Confidence.MEASURED,
     )
