@@ -17,7 +17,8 @@ collection and `CUDA.reclaim()`.
 
 ## When it is wrong
 Caches and replay buffers fill up to a limit and stop; a recording that ends before that shows a
-rise. A data set that is read through a memory map counts as resident, and is no leak.
+rise. A data set that is read through a memory map counts as resident, and is no leak. Nothing is
+reported while the job mostly compiles: a compiler takes memory, and gives it back.
 
 ## Documents
 D2, causes (memory that grows until transfers wait). Its code for Julia was run on a CPU; its code
@@ -30,9 +31,10 @@ from functools import partial
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.amounts import A_WHILE_S, LITTLE
+from whyidle.monitor.core.amounts import A_WHILE_S, LITTLE, MOSTLY
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.memory import room_on_host
 from whyidle.monitor.signals.recorded import Trend
@@ -63,6 +65,8 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.RECORDING if window.kind == "file" else Need.LONGER)
     if window.job.seconds < A_WHILE_S:
         return window.lacks(Need.LONGER)
+    if window.shares.get(Slice.IDLE_COMPILE, 0.0) > MOSTLY:
+        return window.lacks(Need.LONGER, "it compiles, which takes memory")
     growing = next(((k, t) for k, t in trends.items() if grows(t)), None)
     if growing is None:
         return None

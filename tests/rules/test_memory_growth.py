@@ -6,9 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, traced, window
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Severity, SourceLine
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import SeenGpu, Trend
 
 NAME = "memory_growth"
@@ -38,6 +48,13 @@ def test_memory_that_rises_to_the_end() -> None:
     assert finding.gain is None
     assert finding.severity is Severity.MEDIUM
     assert [each.value for each in finding.evidence] == [50e6, 3e9, 5e6]
+
+
+@pytest.mark.parametrize(("compiles", "is_judged"), [(0.9, False), (0.1, True)])
+def test_what_compiles_takes_memory(compiles: float, *, is_judged: bool) -> None:
+    parts = {Slice.IDLE_COMPILE: compiles, Slice.COMPUTE: 1 - compiles}
+    seen = window(answer(parts), trends={m.JOB_RSS: LEAK}, means={m.JOB_STEPS: 10.0})
+    assert cannot_judge(NAME, seen) is not is_judged
 
 
 def test_of_julia_what_is_alive_counts_and_not_its_garbage() -> None:
