@@ -18,7 +18,7 @@ from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.core.errors import Exit, TargetGone, UsageProblem
 from whyidle.monitor.core.pace import unhurried
 from whyidle.monitor.core.paths import database, hand_over
-from whyidle.monitor.processes import by_name
+from whyidle.monitor.processes import by_name, job
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.session import Keys, Session
@@ -52,7 +52,7 @@ def run(
     """Record the job until it ends, or in the background."""
     share = record.share_of(trace_share, no_trace=no_trace)
     told = None if notify is None else notifying.arguments(notify)
-    target = _target(pid, start_ticks, wait=wait)
+    target = _whole(_target(pid, start_ticks, wait=wait))
     if not observe:
         check_is_a_job(target)
     if background:
@@ -127,6 +127,18 @@ def _target(pid: str | None, start_ticks: int | None, *, wait: bool) -> Target:
     if wait:
         say(f"Waiting for a process that runs '{pid}'.", "Ctrl-C ends that.")
     return by_name.wait_for(pid) if wait else by_name.find(pid)
+
+
+def _whole(named: Target) -> Target:
+    """Return the process that began the job of which the named one is a part."""
+    found = job.whole(named)
+    if found.key != named.key:
+        title = named.identity.title if named.identity is not None else None
+        say(
+            f"Process {named.pid} ({title or 'a part'}) works for process {found.pid}:"
+            " the whole job is watched."
+        )
+    return found
 
 
 def _pick() -> Target:

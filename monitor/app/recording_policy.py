@@ -14,6 +14,7 @@ from whyidle.monitor.app import background
 from whyidle.monitor.app.jobs import find_jobs
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.export.collector import Collector
+from whyidle.monitor.processes.job import whole
 from whyidle.monitor.processes.process import ProcessKey, user_of
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
@@ -71,7 +72,9 @@ class Policy:
     def _look(self) -> None:
         self._recorders = [each for each in self._recorders if each.poll() is None]
         recorded = self._collector.recordings.keys()
-        now = {key for key in self._wanted() if self._is_of_users(key)}
+        # All parts of a job are in one recording.
+        began = (whole(Target(key, self._fs)).key for key in self._wanted())
+        now = {key for key in began if self._is_of_users(key)}
         # Seen twice: who has ended by then is not worth a recording.
         new = (now & self._seen) - recorded - self._tried
         self._seen, self._tried = now, self._tried & now

@@ -9,8 +9,9 @@ from pathlib import Path
 from whyidle.monitor.app.jobs import check_is_a_job
 from whyidle.monitor.core.amounts import A_MINUTE_S
 from whyidle.monitor.core.defaults import WATCH_SECONDS
-from whyidle.monitor.core.errors import TargetGone, UsageProblem
+from whyidle.monitor.core.errors import Problem, TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
+from whyidle.monitor.processes import job
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.session import Session
@@ -72,10 +73,18 @@ def of_process(pid: str) -> Window:
     """Return the window over a process that runs: of what records it now, else watched first."""
     run = None
     if database().exists():
+        began = _began(pid)
         with Reader.open(database()) as reader:
-            mine = [x for x in reader.runs() if x.target_pid == int(pid) and x.is_recording]
+            mine = [x for x in reader.runs() if x.target_pid == began and x.is_recording]
             run = str(mine[-1].id) if mine else None
     return opening.of_run(database(), run or _watched(pid, WATCH_SECONDS))
+
+
+def _began(pid: str) -> int:
+    """Return the process that began the job of which one is a part; itself where it has ended."""
+    with contextlib.suppress(Problem):
+        return job.whole(Target.named(pid)).pid
+    return int(pid)
 
 
 def run_of(target: str, seconds: float | None = None) -> str | None:
@@ -123,7 +132,8 @@ def recorded(target: str) -> str | None:
     with Reader.open(database()) as reader:
         if not target.isdecimal():
             return _named(reader, target)
-        mine = [run for run in reader.runs() if run.target_pid == int(target) and run.is_recording]
+        began = _began(target)
+        mine = [run for run in reader.runs() if run.target_pid == began and run.is_recording]
         if mine:
             return str(mine[-1].id)
         try:
@@ -144,7 +154,7 @@ def _named(reader: Reader, target: str) -> str:
 def _watched(pid: str, seconds: float) -> str:
     """Watch a process for a while, and return the run that this has made."""
     try:
-        target = Target.named(pid)
+        target = job.whole(Target.named(pid))
     except TargetGone:
         raise TargetGone(
             f"There is no recording and no process {pid}.",

@@ -23,6 +23,7 @@ class HostClass(StrEnum):
     PUT = "put"
     WAIT = "wait"
     LOCK = "lock"
+    PEER_WAIT = "peer_wait"
     FRAMEWORK_WAIT = "framework_wait"
 
 
@@ -35,7 +36,7 @@ class HostLook:
     colour: str
 
 
-# A class of the host has the colour of the time that it costs the device; three have their own.
+# A class of the host has the colour of the time that it costs the device; four have their own.
 HOST_LOOKS: Final[dict[HostClass, HostLook]] = {
     HostClass.PYTHON: HostLook(
         "your Python", "the line runs by itself", LOOKS[Slice.IDLE_DISPATCH].colour
@@ -77,6 +78,11 @@ HOST_LOOKS: Final[dict[HostClass, HostLook]] = {
     ),
     HostClass.WAIT: HostLook(
         "waiting", "sleeps, or waits for files and others", LOOKS[Slice.IDLE_IO].colour
+    ),
+    HostClass.PEER_WAIT: HostLook(
+        "waiting for another process",
+        "for its answer or its next order, asleep or asking again and again",
+        "#6A7B8C",
     ),
     HostClass.FRAMEWORK_WAIT: HostLook(
         "waiting in the framework",

@@ -66,7 +66,10 @@ LOOKS: Final[dict[Slice, Look]] = {
     Slice.IDLE_GC: Look("idle: gc", "Python collects garbage", "#F74F5E", "g"),
     Slice.IDLE_IO: Look("idle: checkpoint, I/O", "the job saves or loads state", "#9D0D1B", "o"),
     Slice.IDLE_OTHER_PROCESS: Look(
-        "idle: other process", "another process has the device", "#8374B6", "p"
+        "idle: other process",
+        "another process has the device, or the job waits for one",
+        "#8374B6",
+        "p",
     ),
     Slice.IDLE_UNKNOWN: Look("idle: unknown", "nothing recorded says why", "#A9B2B6", "·"),
 }

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from msgspec import UNSET
+
 from whyidle.monitor import fixes, rules
 from whyidle.monitor.core.contracts.diagnosis import (
     CalledPlaceJson,
@@ -20,6 +22,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     HostRowJson,
     NotCheckedJson,
     PhaseJson,
+    ProcessJson,
     ServingJson,
     VerdictJson,
 )
@@ -207,9 +210,13 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
     rule = None if said.finding is None else said.finding.rule.id
     own = (fix for each in findings if each.rule == rule for fix in each.fixes.values())
     place = "".join(f", at {at(each.file, each.line)}" for each in said.where[:1])
+    job = diagnosis.window.job
+    who = None if job.is_named or job.pid is None else _process(job.pid, job.title, job.role)
+    whose = "" if who is None else f"Process {who.pid}{f' ({who.title})' * bool(who.title)}: "
     return VerdictJson(
-        text=f"{said.text.rstrip('.')}{place}.",
-        what=said.text,
+        text=f"{whose}{said.text.rstrip('.')}{place}.",
+        what=f"{whose}{said.text}",
+        process=UNSET if who is None else who,
         share=None if said.share is None else round(said.share, 4),
         where=[
             place_json(place, None if place.share is None else round(place.share, 4))
@@ -218,6 +225,11 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
         fix=next(own, None),
         rule=rule,
     )
+
+
+def _process(pid: int, title: str | None, role: str | None) -> ProcessJson | None:
+    """Return which process of a job of several parts it is; ``None``: of one like others."""
+    return None if role is None else ProcessJson(pid=pid, title=title, role=role)
 
 
 def host_json(window: Window) -> HostJson:

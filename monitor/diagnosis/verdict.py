@@ -40,7 +40,7 @@ _SAID: Final = {
     Slice.IDLE_SYNC: "waiting for the device",
     Slice.IDLE_GC: "garbage collection",
     Slice.IDLE_IO: "waiting for files or others",
-    Slice.IDLE_OTHER_PROCESS: "another process on the device",
+    Slice.IDLE_OTHER_PROCESS: "waiting for another process",
 }
 
 

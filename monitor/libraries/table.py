@@ -67,6 +67,12 @@ class Role(StrEnum):
     IDLE = "idle"
     ASIDE = "aside"
     COLLECTIVE = "collective"
+    PEER = "peer"
+    SPIN = "spin"
+    # Whose loop it is, where a job has several parts.
+    COMPUTES = "computes"
+    SCHEDULES = "schedules"
+    DETOKENIZES = "detokenizes"
     TURNS = "turns"
     PERSON = "person"
     LISTEN = "listen"

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs
+from whyidle.monitor.processes.roles import title_of
 
 # A process that lives shorter than this (a compiler, a shell's helper) gets no row in the store: a
 # job that starts some each step would fill it with names.
@@ -35,7 +36,7 @@ class Naming:
         """Check those that are due; return those with something new, or that now lead."""
         self._live = live = set(live)
         due = sorted(key for key in live if self._due(now, key))
-        changed = set()
+        changed = self._retitled(now)
         for key in due[:MOST_LOOKS_PER_TICK]:
             self._looks[key] = self._looks.get(key, 0) + 1
             found = describe(key.pid, self._fs)
@@ -46,6 +47,24 @@ class Naming:
         if self._leader is not None and self._leader != before:
             changed.add(self._leader.key)
         self._forget(live)
+        return changed
+
+    def _retitled(self, now: float) -> set[ProcessKey]:
+        """Take in the titles that processes have given themselves since they were looked at."""
+        changed: set[ProcessKey] = set()
+        for key in self._live:
+            known, looks = self.known.get(key), self._looks.get(key, 0)
+            if known is None or not known.frameworks or not 0 < looks < len(LOOK_AFTER_SECONDS):
+                continue
+            if now - self._first[key] < LOOK_AFTER_SECONDS[looks]:
+                continue
+            self._looks[key] = looks + 1
+            if title_of(self._fs.arguments(key.pid) or ()) == known.title:
+                continue
+            found = describe(key.pid, self._fs)
+            if found is not None and found.key == key:
+                self.known[key] = found
+                changed.add(key)
         return changed
 
     def _due(self, now: float, key: ProcessKey) -> bool:

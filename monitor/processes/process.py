@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from whyidle.monitor.processes.container import placed
 from whyidle.monitor.processes.notebooks import notebook_of
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank, rank_of
+from whyidle.monitor.processes.roles import Role, role_of, title_of
 from whyidle.monitor.processes.secrets import mask
 
 JULIA = "julia"
@@ -85,6 +87,16 @@ class Identity:
         if not self.frameworks:
             return None
         return ", ".join(f"{n} {v}" if v else n for n, v in self.frameworks.items())
+
+    @cached_property
+    def title(self) -> str | None:
+        """The title that it gave itself as a part of a job; ``None``: it has arguments."""
+        return title_of(self.arguments)
+
+    @cached_property
+    def role(self) -> Role | None:
+        """Which part of a job it is; ``None``: its title does not say."""
+        return role_of(self.title)
 
     @property
     def has_framework(self) -> bool:

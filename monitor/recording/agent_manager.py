@@ -39,6 +39,7 @@ from whyidle.monitor.recording.tracked_process import (
     TrackedProcess,
     lived,
     runs_julia,
+    stepping,
 )
 
 MOST_MEMBERS = 64
@@ -169,8 +170,8 @@ class AgentManager:
                 tracked.rank or 0,
             )
         )
-        trains = any(tracked.trains for tracked in inside)
-        put_job(reading, [tracked.of_job(trains=trains) for tracked in inside], agents)
+        steps = stepping(inside)
+        put_job(reading, [tracked.of_job(steps=tracked in steps) for tracked in inside], agents)
 
     def counted(self) -> dict[ProcessKey, Mapping[str, Any]]:
         """Return what each process has done since the recording began, also those that ended."""

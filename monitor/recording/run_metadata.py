@@ -118,6 +118,8 @@ def _entry(member: Member, before: Mapping[str, Any] | None) -> JsonObject:
         "frameworks": _headlines(member) or (before or {}).get("frameworks", {}),
         "counted": (before or {}).get("counted"),
         "settings": None if member.settings is None else dict(member.settings),
+        "role": member.role,
+        "title": member.title,
     }
 
 

@@ -11,8 +11,10 @@ from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
+from whyidle.monitor.processes.roles import Role
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.estimate import BACKENDS, Device, Running, running
+from whyidle.monitor.runs.training import LOOP
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.sources.ownership import Owned
@@ -50,6 +52,14 @@ class Member:
     steps_source: str | None = None
     # Of its environment, what may cost time; ``None``: not readable.
     settings: Mapping[str, str] | None = None
+    # Its part in a job of several; and its own title, where it has one.
+    role: Role | None = None
+    title: str | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether something in it marks its steps: turns of a loop may be of anything."""
+        return self.steps_source not in {None, LOOP}
 
 
 def stood_still(stops_ms: tuple[float, ...]) -> str:

@@ -15,7 +15,7 @@ from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.stats.agent_stats import STOPPED
-from whyidle.monitor.recording.tracked_process import TrackedProcess
+from whyidle.monitor.recording.tracked_process import TrackedProcess, order_of
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.ownership import Owned
 from whyidle.monitor.tracing.by_agent import ByAgent
@@ -234,12 +234,14 @@ def in_order(
     processes: Sequence[TrackedProcess], now: float, settled_s: float = SETTLED_SECONDS
 ) -> list[TrackedProcess]:
     """Return the processes that have been entered for a while, those that stand for all first."""
+    order = order_of(processes)
 
-    def place(tracked: TrackedProcess) -> tuple[float, bool, int, int]:
+    def place(tracked: TrackedProcess) -> tuple[int, float, bool, int, int]:
         rank = float("inf") if tracked.rank is None else tracked.rank
         # A launcher makes no steps.
         silent = tracked.agent_stats.latest.get(m.PROCESS_STEPS) is None
-        return rank, silent, tracked.key.start_ticks, tracked.key.pid
+        part = order.place(tracked.role, trains=tracked.trains)
+        return part, rank, silent, tracked.key.start_ticks, tracked.key.pid
 
     settled = (
         tracked

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, RUN, Outcome, Refusal
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
+from whyidle.monitor.processes import roles
 from whyidle.monitor.processes.process import JULIA, Identity, JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
+from whyidle.monitor.processes.roles import Order, Role
 from whyidle.monitor.recording.julia_records import JuliaRecords
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.stats import step_times
@@ -62,6 +65,8 @@ class TrackedProcess:
     # Where its other threads were, likewise; and processes that it started and that hardly live.
     threads: Where | None = None
     short_lived: Where | None = None
+    # Which part of a job it is, as its stack says; ``None``: it does not.
+    part: str | None = None
     # A person named it by its pid: its lines and its collector are worth an agent in any case.
     is_named: bool = False
     # Of a Julia process, into which nothing goes.
@@ -92,6 +97,11 @@ class TrackedProcess:
         return None if self.identity.rank is None else self.identity.rank.rank
 
     @property
+    def role(self) -> Role | None:
+        """Its part in a job of several; ``None``: nothing says so."""
+        return self.identity.role or roles.known(self.part)
+
+    @property
     def is_wanted(self) -> bool:
         """Tell whether it is worth entering."""
         return self.has_framework or self.is_named
@@ -119,13 +129,10 @@ class TrackedProcess:
         """Whether something in it marks its steps: turns of a loop may be of anything."""
         return self.agent_stats.steps.source not in {None, LOOP}
 
-    def of_job(self, *, trains: bool) -> Reading:
-        """Return what of it is true of the job; ``trains``: whether any process of that does.
-
-        What loops beside those that train, to evaluate or to play, makes no step of the job's.
-        """
+    def of_job(self, *, steps: bool) -> Reading:
+        """Return what of it is true of the job; ``steps``: whether its steps are the job's."""
         reading = self.reading
-        if not trains or self.trains:
+        if steps:
             return reading
         values = {x: n for x, n in reading.values.items() if x not in step_times.MEASURED}
         return Reading(values, reading.unknown)
@@ -218,6 +225,8 @@ class TrackedProcess:
             framework=self.agent_stats.frameworks.latest,
             steps_source=self.agent_stats.steps.source,
             settings=self.identity.settings,
+            role=self.role,
+            title=self.identity.title,
         )
 
     def without(self) -> Reading:
@@ -229,6 +238,24 @@ class TrackedProcess:
                 del reading.unknown[metric]
             self.agent_stats.steps.put(reading, time.monotonic_ns(), reason)
         return reading
+
+
+def stepping(processes: Sequence[TrackedProcess]) -> list[TrackedProcess]:
+    """Return those whose steps are the job's.
+
+    What loops beside those that train, to evaluate or to play, makes none; nor does what only hands
+    work to others.
+    """
+    order = order_of(processes)
+    places = {each.key: order.place(each.role, trains=each.trains) for each in processes}
+    mine = [each for each in processes if places[each.key] == min(places.values())]
+    trains = [each for each in mine if each.trains]
+    return trains or mine
+
+
+def order_of(processes: Iterable[TrackedProcess]) -> Order:
+    """Return the order of the parts of a job."""
+    return Order(each.role for each in processes)
 
 
 def runs_julia(who: Identity) -> bool:

@@ -8,6 +8,7 @@ from whyidle.monitor.attach.answers import AGENT, OUTSIDE, REMOTE_EXEC, RUN
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.processes.process import JULIA
+from whyidle.monitor.processes.roles import Order
 from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
@@ -71,14 +72,22 @@ def placed(line: SourceLine) -> str:
 def top_line(snapshot: Snapshot) -> str | None:
     """Return the line where the main thread of the lowest rank, or the first process, is most.
 
-    If there are several processes, it says which one this is.
+    Of a job of several parts that of the one that computes. If there are several processes, it says
+    which one this is.
     """
-    known = sorted((x for x in snapshot.members if x.where), key=_rank)
-    if not known:
+    order = Order(member.role for member in snapshot.members)
+    first = min(
+        (member for member in snapshot.members if member.where),
+        key=lambda member: (order.place(member.role, trains=member.trains), _rank(member)),
+        default=None,
+    )
+    if first is None:
         return None
-    line = placed(known[0].where[0])
-    several = len(snapshot.members) > 1
-    return f"{line} ({_which(known[0].rank, known[0].key.pid)})" if several else line
+    line = placed(first.where[0])
+    if len(snapshot.members) < 2:
+        return line
+    title = f"{printable(first.title)}, " if first.title else ""
+    return f"{line} ({title}{_which(first.rank, first.key.pid)})"
 
 
 def read_line(snapshot: Snapshot) -> str | None:

@@ -141,6 +141,8 @@ def _agent(member: Member) -> JsonObject:
         "looks": member.looks or None,
         "framework": member.framework or None,
         "steps_source": member.steps_source,
+        # Only of a process that has a part in a job of several.
+        **({} if member.role is None else {"role": member.role, "title": member.title}),
     }
 
 
@@ -271,6 +273,8 @@ def _watched(watched: Watched) -> AgentJson:
             **({} if watched.rank is not None else {"rank": NO_RANK}),
             **({} if watched.frameworks else {"framework": _no_framework(watched)}),
         },
+        role=watched.role or msgspec.UNSET,
+        title=watched.title or msgspec.UNSET,
     )
 
 

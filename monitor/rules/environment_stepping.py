@@ -38,7 +38,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.account import HOST_WORK, HostRow
+from whyidle.monitor.signals.account import ELSEWHERE, HOST_WORK, HostRow
 from whyidle.monitor.signals.asides import taken
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.window import Window
@@ -114,7 +114,7 @@ def _acts(row: HostRow) -> bool:
 
 def _is_many(row: HostRow) -> bool:
     """Tell whether many are advanced at once: by other processes, or by the user's own arrays."""
-    if row.doing is HostClass.WAIT:
+    if row.doing in ELSEWHERE:
         return True
     if row.begins is None or row.begins.line not in played(row.begins.file).many:
         return False

@@ -51,7 +51,14 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import serving
-from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow, by_line, ranked
+from whyidle.monitor.signals.account import (
+    ELSEWHERE,
+    HOST_WORK,
+    HostAccount,
+    HostRow,
+    by_line,
+    ranked,
+)
 from whyidle.monitor.signals.asides import is_aside
 from whyidle.monitor.signals.cores import RUNNERS, Runner
 from whyidle.monitor.signals.gain import Side, comes_back
@@ -64,6 +71,9 @@ from whyidle.monitor.signals.window import Window
 def detect(window: Window) -> Verdict:
     """Judge the function of the user's that most of the host's own work is in."""
     job, account = window.job, serving.own(window, window.sampled)
+    if job.role is not None:
+        # What a part waits for is the work of the others, and no line of its own ends it.
+        account = account.without(HostClass.PEER_WAIT)
     rows = _of_one_place(account)
     mine = [row for row in rows if _is_own(account, row)]
     surely = sum(row.share for row in mine)
@@ -147,7 +157,7 @@ def _of_one_place(account: HostAccount) -> list[HostRow]:
 
 def _awaited(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helper]]:
     """Return whom the thread may wait for there, if that is what it does."""
-    waits = sum(row.share for row in rows if row.doing is HostClass.WAIT)
+    waits = sum(row.share for row in rows if row.doing in ELSEWHERE)
     if 2 * waits < sum(row.share for row in rows):
         return {}
     job, account = window.job, window.core_account

@@ -75,6 +75,9 @@ SURE_STEPS: Final = 10.0
 LONG_S: Final = 600.0
 # What a healthy program may wait for as long as it likes.
 ON_PURPOSE: Final = frozenset({Awaited.SLEEP, Awaited.SAVING}) | NOTHING_TO_DO
+# What a server waits in that nobody asks; and a part of a job that has no orders.
+IDLE: Final = frozenset({Awaited.CLIENTS, Awaited.SIGNAL})
+FOR_ORDERS: Final = frozenset({Awaited.UNKNOWN, Awaited.INPUT, Awaited.LOCK})
 # Without steps before, only what nobody waits for on purpose says that something is wrong.
 NEVER_LONG: Final = frozenset({Awaited.RANKS, Awaited.LOADER, Awaited.DEVICE, Awaited.GIL})
 
@@ -99,8 +102,9 @@ def detect(window: Window) -> Verdict:
     behind = missing(still.stands)
     first = sorted(still.stands, key=lambda each: (each not in behind, what[each] is Awaited.RANKS))
     cause = Awaited.RANKS if still.silent else what[first[0]]
-    if cause in {Awaited.CLIENTS, Awaited.SIGNAL} and not _trains(window, still):
-        # A server that nobody asks is a healthy one.
+    # A server that nobody asks is a healthy one; so is a part of it that waits for orders.
+    without = IDLE if window.job.role is None else IDLE | FOR_ORDERS
+    if cause in without and not _trains(window, still):
         return None
     # Whom it waits for, where that stands, too; and who has Python's lock, while all wait for it.
     by_workers = cause is Awaited.LOADER and bool(still.helpers)

@@ -54,6 +54,7 @@ from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.signals.account import ELSEWHERE
 from whyidle.monitor.signals.ranks import SHORT, LateRow, RankAccount, places_of, rows_of
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 ALONE: Final = 10.0
 LATEST: Final = {True: "the latest for this part of the time", False: "collectives it came last to"}
 # What a rank's own work is said to be, and what to do about it.
-_OF_INPUT: Final = frozenset({HostClass.LOADER, HostClass.WAIT, HostClass.PUT})
+_OF_INPUT: Final = ELSEWHERE | {HostClass.LOADER, HostClass.PUT}
 
 
 def detect(window: Window) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from whyidle.monitor.core.contracts.trace import JsonObject, LastTraceJson, Stor
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.reading import HARMLESS
+from whyidle.monitor.processes import roles
+from whyidle.monitor.processes.roles import Order
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack, compiled, reads
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.runs.training import LOOP, METRICS, Counted, Trained, trained
@@ -62,6 +64,14 @@ class Watched:
     counted: Counted | None = None
     # Variables of its environment that may cost time; ``None``: not readable, or not kept.
     settings: dict[str, str] | None = None
+    # Its part in a job of several; and the title that it gave itself.
+    role: str | None = None
+    title: str | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether something in it marked steps: turns of a loop may be of anything."""
+        return self.counted is not None and self.counted.source not in {None, LOOP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +134,11 @@ class RunSummary:
     @property
     def trained(self) -> Trained:
         """What the job trained, and how its time went."""
-        return trained((each.frameworks, each.counted) for each in in_order(self.run))
+        waiting = waiting_parts(self.run)
+        return trained(
+            (each.frameworks, None if each in waiting else each.counted)
+            for each in in_order(self.run)
+        )
 
     def why_not_trained(self, name: str) -> str:
         """Return why something of the training is not known: the last reason, where one was."""
@@ -204,17 +218,49 @@ def in_order(run: Run) -> list[Watched]:
     """Return the processes, those that stand for the job first.
 
     A launcher has a framework loaded, too, and neither rank nor steps: what it starts does the
-    work. Turns of a loop may be of anything, as those of what evaluates beside what trains.
+    work. Turns of a loop may be of anything, as those of what evaluates beside what trains. Of a
+    job of several parts that which computes for the others comes first, whoever was named.
     """
+    every = _watched(run)
+    part_of = _places(every)
 
-    def place(watched: Watched) -> tuple[bool, float, bool, bool, bool, int]:
+    def place(watched: Watched) -> tuple[int, bool, float, bool, bool, bool, int]:
         rank = float("inf") if watched.rank is None else watched.rank
         counted = watched.counted or Counted()
         idles = not counted.steps, counted.source == LOOP
         begun = watched.start_ticks or 0
-        return not watched.inside, rank, *idles, watched.pid != run.target_pid, begun
+        return (
+            part_of(watched),
+            not watched.inside,
+            rank,
+            *idles,
+            watched.pid != run.target_pid,
+            begun,
+        )
 
-    return sorted(_watched(run), key=place)
+    return sorted(every, key=place)
+
+
+def waiting_parts(run: Run) -> list[Watched]:
+    """Return those that hand work to the ones that compute: their loops make no steps."""
+    every = _watched(run)
+    part_of = _places(every)
+    first = min(map(part_of, every), default=0)
+    return [each for each in every if part_of(each) > first]
+
+
+def _places(every: Sequence[Watched]) -> Callable[[Watched], int]:
+    """Return the place of each among the parts of a job."""
+    order = Order(roles.known(each.role) for each in every)
+    return lambda each: order.place(roles.known(each.role), trains=each.trains)
+
+
+def parts_of(run: Run) -> list[Watched]:
+    """Return the parts of a job of several, that which began it too; nobody in any other job."""
+    every = _watched(run)
+    named = [each for each in every if roles.known(each.role) is not None]
+    root = [each for each in every if each.pid == run.target_pid and each not in named]
+    return [*named, *root] if named else []
 
 
 def _where(reader: Reader, run: Run) -> tuple[Watched | None, tuple[SourceLine, ...]]:

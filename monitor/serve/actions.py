@@ -21,7 +21,7 @@ from whyidle.monitor.core.contracts.trying import SuggestedJson, TryJson
 from whyidle.monitor.core.defaults import WATCH_SECONDS
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.paths import database
-from whyidle.monitor.processes import by_name
+from whyidle.monitor.processes import by_name, job
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.serve import brief
 from whyidle.monitor.serve.reading import Answer
@@ -133,11 +133,12 @@ def _target(process: str) -> Target:
 def _recording(target: Target) -> Run | None:
     if not database().exists():
         return None
+    began = job.whole(target).key
     with Reader.open(database()) as reader:
         mine = [
             run
             for run in reader.unended()
-            if (run.target_pid, run.target_start_ticks) == target.key and run.is_recording
+            if (run.target_pid, run.target_start_ticks) == began and run.is_recording
         ]
     return mine[-1] if mine else None
 

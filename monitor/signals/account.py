@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from whyidle.monitor.code.callees import Calls, calls_of, reads_at
 from whyidle.monitor.code.source import called, calls, imports, last
+from whyidle.monitor.code.spinning import spins_at
 from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.amounts import BEYOND_CHANCE
 from whyidle.monitor.core.finding import Place
@@ -39,8 +40,10 @@ _OF_CALLS: Final = {
     Calls.FRAMEWORK: HostClass.FRAMEWORK,
     Calls.UNCLEAR: HostClass.UNCLEAR,
 }
+# What no device is waited for in.
+ELSEWHERE: Final = frozenset({HostClass.WAIT, HostClass.PEER_WAIT})
 # What runs on the host and is no part of a framework's own work.
-HOST_WORK: Final = frozenset({HostClass.PYTHON, HostClass.LIBRARY, HostClass.WAIT})
+HOST_WORK: Final = ELSEWHERE | {HostClass.PYTHON, HostClass.LIBRARY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,10 @@ class HostAccount:
         """Return the phase that the time of a row counts for."""
         phase = _phase(row)
         return phase if phase in self.phases else Phase.STEP
+
+    def without(self, doing: HostClass) -> HostAccount:
+        """Return it without the rows of a class; the shares of the others stay."""
+        return replace(self, rows=tuple(row for row in self.rows if row.doing is not doing))
 
     def within(self, part: float) -> HostAccount:
         """Return it with shares of a time of which it is a part."""
@@ -219,6 +226,9 @@ def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         yield HostClass.COMPILE, samples
     elif leaf is None:
         yield HostClass.UNCLEAR, samples
+    elif plays(Role.SPIN, leaf) or spins_at(leaf):
+        # Asleep or not: it only asks whether the other one is done.
+        yield HostClass.PEER_WAIT, samples
     elif plays(Role.EAGER, leaf):
         # Who waits in one has launched it, and the device is behind.
         yield HostClass.EAGER, samples - waited
@@ -232,7 +242,7 @@ def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         if waited:
             # Of an array that is not there yet; for a disk it waits in another way.
             reads = reads or (plays(Role.DRAW, leaf) and counts.blocked < waited / 2)
-            yield HostClass.READ if reads else _waits(whose, leaf), waited
+            yield HostClass.READ if reads else _waits(whose, leaf, chain.called), waited
 
 
 def _puts_at(line: CodeLine) -> bool:
@@ -245,8 +255,10 @@ def _puts_at(line: CodeLine) -> bool:
     )
 
 
-def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:
+def _waits(whose: HostClass, leaf: CodeLine, called_first: CodeLine | None) -> HostClass:
     """Return what a thread waits for that does not run."""
+    if plays(Role.PEER, leaf, called_first):
+        return HostClass.PEER_WAIT
     package = package_of(leaf.file)
     # Arrays of the host never wait: what does is a framework's that they are made of.
     if package in ARRAY_PACKAGES:

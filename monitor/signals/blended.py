@@ -92,6 +92,7 @@ BETWEEN_CALLS: Final = {
     HostClass.EAGER: Slice.IDLE_DISPATCH,
     HostClass.PUT: Slice.EXPOSED_COPY,
     HostClass.WAIT: Slice.IDLE_IO,
+    HostClass.PEER_WAIT: Slice.IDLE_OTHER_PROCESS,
     HostClass.LOCK: Slice.IDLE_DISPATCH,
     HostClass.LOADER: Slice.IDLE_INPUT,
     HostClass.COMPILE: Slice.IDLE_COMPILE,
@@ -100,6 +101,7 @@ BETWEEN_CALLS: Final = {
 ON_OTHER_THREADS: Final = {
     HostClass.FRAMEWORK_WAIT: Slice.COMPUTE,
     HostClass.READ: Slice.COMPUTE,
+    HostClass.PEER_WAIT: Slice.IDLE_OTHER_PROCESS,
     HostClass.LOCK: Slice.IDLE_DISPATCH,
     HostClass.EAGER: Slice.IDLE_DISPATCH,
     HostClass.PUT: Slice.EXPOSED_COPY,

@@ -12,6 +12,7 @@ from typing import Any, Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import A_MINUTE_S, LEAST_POINTS, MOSTLY
 from whyidle.monitor.core.contracts.trace import TakenJson
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.aggregates import compiled, reads
@@ -29,10 +30,12 @@ from whyidle.monitor.runs.summary import (
     Watched,
     event_data,
     in_order,
+    parts_of,
     subjects,
 )
 from whyidle.monitor.runs.training import LOOP
 from whyidle.monitor.signals import rolling
+from whyidle.monitor.signals.account import account_of
 from whyidle.monitor.signals.drift import drift_of
 from whyidle.monitor.signals.limits import MOST_EVENTS, MOST_PROCESSES, NEWEST, POINTS
 from whyidle.monitor.signals.ranks import ranks_of
@@ -179,6 +182,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         holders=StackSamples.of_events(each.get("holders", {}) for each in kept),
         looks=int(stacks.samples) or None,
         helpers=tuple(_helpers(reader, run, who, steady, most)),
+        parts=_parts(reader, run, who, steady, most),
         peers=_peers(reader, run, who, steady),
         threads=threads,
         short_lived=StackSamples.of_events(begun),
@@ -189,6 +193,9 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         command=run.command,
         settings=None if who is None else who.settings,
         pid=run.target_pid if who is None else who.pid,
+        title=None if who is None else who.title,
+        role=None if who is None else who.role,
+        is_named=who is None or who.pid == run.target_pid,
         ranks_seen=ranks_of(reader, run, steady.start_ms, steady.end_ms),
     )
 
@@ -209,12 +216,15 @@ def _each(reader: Reader, whose: Sequence[int], span: Span) -> dict[str, list[fl
 def _helpers(
     reader: Reader, run: Run, who: Watched | None, span: Span, most: int
 ) -> Iterator[Helper]:
-    """Yield the processes beside the one that stands for the job, but its other ranks."""
+    """Yield the processes beside the one that stands for the job, but ranks and other parts."""
+    parts = parts_of(run)
     for each in in_order(run):
         is_rank = each.rank is not None and (who is None or each.rank != who.rank)
         # Who starts ranks only waits for them.
         is_rank |= who is not None and who.rank is not None and each.pid == run.target_pid
         if who is None or each.pid == who.pid or is_rank or (each.counted and each.counted.steps):
+            continue
+        if each in parts:
             continue
         found = reader.means(
             (m.PROCESS_CPU,), subjects(reader, run, each), span.start_ms, span.end_ms, POINTS
@@ -227,6 +237,20 @@ def _helpers(
                 for kind in (STACKS, THREADS)
             )
             yield Helper(cores, stacks, threads)
+
+
+def _parts(reader: Reader, run: Run, who: Watched | None, span: Span, most: int) -> float:
+    """Return the cores on which other parts of the job work: a wait that spins is no work."""
+
+    def working(each: Watched) -> float:
+        whose = subjects(reader, run, each)
+        found = reader.means((m.PROCESS_CPU,), whose, span.start_ms, span.end_ms, POINTS)
+        kept = event_data(reader, run, (STACKS,), each, span.start_ms, most=most)
+        account = account_of(StackSamples.of_events(kept), by_time=True)
+        waits = 0.0 if account is None else account.share(HostClass.PEER_WAIT)
+        return min(found.get(m.PROCESS_CPU, 0.0), 1.0 - waits)
+
+    return sum(working(each) for each in parts_of(run)[:MOST_PROCESSES] if each != who)
 
 
 def _peers(reader: Reader, run: Run, who: Watched | None, span: Span) -> float:

@@ -27,7 +27,7 @@ from whyidle.monitor.runs.summary import (
     in_order,
     subjects,
 )
-from whyidle.monitor.signals.account import divided
+from whyidle.monitor.signals.account import ELSEWHERE, divided
 from whyidle.monitor.signals.awaited import in_collective
 from whyidle.monitor.signals.limits import MOST_PROCESSES, NEWEST, POINTS
 from whyidle.monitor.signals.recorded import RankSeen
@@ -172,7 +172,7 @@ def _parts(
     turns = plays(Role.TURNS, chain.leaf)
     before: HostClass | None = None
     for doing, n in divided(chain, counts):
-        if doing in WAITS or (collective and (doing is HostClass.WAIT or turns)):
+        if doing in WAITS or (collective and (doing in ELSEWHERE or turns)):
             idle += n
             continue
         if doing in LAUNCHES or (doing is HostClass.UNCLEAR and before is not doing):

@@ -167,6 +167,8 @@ class Recorded:
     helpers: tuple[Helper, ...] = ()
     # Cores of the processes that train beside it.
     peers: float = 0.0
+    # And of the other parts of a job of several: its front, its engine. What spins does not work.
+    parts: float = 0.0
     # Where the other threads of the same process were that run Python.
     threads: StackSamples = field(default_factory=StackSamples)
     # And processes that it starts and that hardly live.
@@ -183,6 +185,10 @@ class Recorded:
     settings: Mapping[str, str] | None = None
     # Of the process that stands for the job.
     pid: int | None = None
+    # Its title and its part in a job of several; and whether it is the one that was named.
+    title: str | None = None
+    role: str | None = None
+    is_named: bool = True
     # All of its ranks that were seen, where there are several.
     ranks_seen: tuple[RankSeen, ...] = ()
 

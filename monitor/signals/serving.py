@@ -105,7 +105,7 @@ def _idles(job: Recorded, what: Awaited, threads: StackSamples, waits: _Waits) -
 
 def _running(job: Recorded, threads: StackSamples) -> float:
     """Return how many others of the job work on average: threads that run Python, processes."""
-    helpers = sum(each.cores for each in job.helpers)
+    helpers = sum(each.cores for each in job.helpers) + job.parts
     return OF_MAIN * threads.samples / job.stacks.samples + helpers
 
 

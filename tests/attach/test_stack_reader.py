@@ -126,6 +126,18 @@ def test_short_functions_are_found_as_often_as_they_run(tmp_path: Path) -> None:
     assert within / len(found) == pytest.approx(truth, abs=0.12)
 
 
+def test_the_loop_of_a_library_says_which_part_of_a_job_it_is(tmp_path: Path) -> None:
+    loops = {"train": "worker", "helper": "nobody"}
+    with script(KNOWN, tmp_path) as job:
+        reader = StackReader(
+            target_of(job.pid), lambda _: False, lambda _, function: loops.get(function)
+        )
+        found = taken(reader, 50)
+        reader.close()
+    # Of what is within it the outermost holds.
+    assert {stack.part for stack in found} == {"worker"}
+
+
 @every_python
 def test_shares_lines_and_waits_are_those_of_the_job(python: str, tmp_path: Path) -> None:
     with script(KNOWN, tmp_path, [python]) as job, reading(job, tmp_path) as reader:

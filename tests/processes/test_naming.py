@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.conftest import start_job
@@ -110,3 +112,18 @@ def test_a_job_that_has_ended_keeps_its_name(job: Job) -> None:
     naming.look(0.0, [ROOT])
     naming.look(1.0, [])
     assert naming.leader() == who[ROOT]
+
+
+def test_a_title_that_comes_later_is_taken_in(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    naming, who = job
+    naming.look(0.0, [ROOT, TRAINER])
+    title = "VLLM::Worker"
+    monkeypatch.setattr(naming._fs, "arguments", lambda pid: [title] if pid == TRAINER.pid else [])
+    titled = replace(who[TRAINER], arguments=(title,))
+    monkeypatch.setattr(module, "describe", lambda _pid, _fs: titled)
+    assert TRAINER not in naming.look(1.0, [ROOT, TRAINER])
+    assert TRAINER in naming.look(LOOK_AFTER_SECONDS[1], [ROOT, TRAINER])
+    assert naming.known[TRAINER].title == title
+    # Its maps are read no more, and its title only a few times.
+    later = [naming.look(float(now), [TRAINER]) for now in range(5, 90)]
+    assert not any(TRAINER in changed for changed in later)

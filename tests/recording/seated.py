@@ -120,6 +120,9 @@ class Samples:
     def take_threads(self) -> dict[ProcessKey, Stacks]:
         return {}
 
+    def part(self, key: ProcessKey) -> str | None:
+        return None
+
     def count_turns(self, wanted: Mapping[ProcessKey, float | None]) -> None:
         Samples.uncounted = dict(wanted)
 

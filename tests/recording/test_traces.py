@@ -160,6 +160,19 @@ def test_of_processes_without_ranks_one_that_makes_steps_comes_first() -> None:
     assert pids([tracked(4), steps]) == [5, 4]
 
 
+def test_the_part_that_computes_comes_before_all_that_wait_for_it() -> None:
+    front, engine, worker = tracked(4), tracked(5), tracked(6)
+    engine.identity = replace(engine.identity, arguments=("VLLM::EngineCore",))
+    # Turns of its loop, which only waits.
+    engine.agent_stats.latest.put(m.PROCESS_STEPS, 3.0, "")
+    worker.identity = replace(worker.identity, arguments=("VLLM::Worker_TP0",))
+    assert pids([front, engine, worker]) == [6, 5, 4]
+    worker.identity = replace(worker.identity, arguments=("python", "worker.py"))
+    # Where it gives itself no title, its loop says what it is.
+    worker.part = "worker"
+    assert pids([front, engine, worker]) == [6, 5, 4]
+
+
 @pytest.mark.parametrize(
     "changes", [{"link": None}, {"is_young": True}, {"is_stopped": True}, {"entered": 995.0}]
 )

@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from tests.render.snapshots import LOAD, NO_PROBE, STOPPED, drawn, inside, outside, snapshot
+from tests.render.snapshots import LOAD, NO_PROBE, STEP, STOPPED, drawn, inside, outside, snapshot
 from whyidle.monitor.attach.answers import AGENT, REMOTE_EXEC, RUN, Refusal
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording.snapshot import Member, stood_still
+from whyidle.monitor.processes.roles import Role
+from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import inside as words
 from whyidle.monitor.render import jsonl, plain
 from whyidle.monitor.render.screens import PlainLines
-from whyidle.monitor.runs.summary import RunSummary, Watched
+from whyidle.monitor.runs.summary import RunSummary, Watched, in_order
 from whyidle.monitor.store import Key, Run, Summary
 
 ON_THE_WAY = Member(ProcessKey(4003, 1), None, None)
@@ -176,6 +177,40 @@ def test_of_several_processes_the_page_says_whose_line_it_is_and_who_is_outside(
     assert "main thread of rank 0 (pid 2) at train.py:42 step 50%" in page
     assert "2 of 3 processes" in page
     assert "not in rank 1, pid 3: It is \\x1b stopped. kill -CONT 1" in page
+
+
+def parts() -> Snapshot:
+    front = inside(4001, where=(STEP,), steps_source="loop")
+    worker = inside(4003, where=(LOAD,), role=Role.WORKER, title="VLLM::Worker")
+    return replace(snapshot(), members=(front, worker))
+
+
+def test_of_several_parts_the_line_is_that_of_the_one_that_computes() -> None:
+    line = words.top_line(parts())
+    assert line is not None
+    assert line.endswith("(VLLM::Worker, pid 4003)")
+    assert words.place(LOAD) in line
+
+
+def test_the_screens_say_which_part_each_process_is() -> None:
+    page = drawn(parts(), 140, keys="g")
+    assert "part" in page
+    assert "worker" in page
+    agents = jsonl.tick(parts())["agents"]
+    assert [agent.get("role") for agent in agents] == [None, "worker"]
+    assert "part" not in drawn(snapshot(), 140, keys="g").split()
+
+
+def test_the_part_that_computes_stands_for_the_job() -> None:
+    worker = entry(pid=3) | {"inside": False, "role": "worker", "title": "VLLM::Worker"}
+    engine = entry(pid=2) | {"role": "engine", "title": "VLLM::EngineCore"}
+    engine["counted"] = {"steps": 9, "source": "loop"}
+    found = run_summary(entry(), engine, worker)
+    assert [each.pid for each in in_order(found.run)] == [3, 2, 1]
+    # Its steps are the job's, not the turns of whoever only waits for it.
+    assert found.trained.steps is None
+    said = jsonl.summary_object(found).agents
+    assert [each.role or None for each in said] == [None, "engine", "worker"]
 
 
 def test_a_worker_with_a_rank_stands_for_the_job() -> None:

@@ -86,6 +86,20 @@ def test_a_lock_that_nobody_releases() -> None:
     assert [(p.file, p.line) for p in finding.where] == [("/job/train.py", 30)]
 
 
+RING = Chain(
+    (), CodeLine(f"{SITE}/vllm/distributed/device_communicators/shm_broadcast.py", 5, "spin")
+)
+
+
+@pytest.mark.parametrize("chain", [RING, LOCK, SOCKET])
+def test_a_part_of_a_job_that_is_given_no_work_is_not_stuck(chain: Chain) -> None:
+    still = replace(of(LOCK).job.standstill, stepped=False, stands=(Stand(1, None, chain, 300.0),))
+    job = replace(of(LOCK).job, standstill=still, role="worker", steps_by=None)
+    assert judge(NAME, replace(of(LOCK), job=job)) is None
+    alone = replace(job, role=None)
+    assert judge(NAME, replace(of(LOCK), job=alone)) is not None
+
+
 def test_who_may_hold_the_lock_is_named() -> None:
     still = of(LOCK)
     threads = stacks((CodeLine("/job/train.py", 12, "rotate"), (), 90))

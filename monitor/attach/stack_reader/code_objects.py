@@ -38,7 +38,8 @@ class Code:
     """One code object."""
 
     __slots__ = (
-        "_places", "_spans", "file", "fingerprint", "function", "is_users", "names", "phase",
+        "_places", "_spans", "file", "fingerprint", "function", "is_users", "names", "part",
+        "phase",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,8 @@ class Code:
         self.is_users = False
         # What a trainer does in it beside the steps.
         self.phase = phase_of(file, function)
+        # Which part of a job runs it, where it is the loop of one.
+        self.part: str | None = None
         self._spans: list[lines.Span] = []
         self._places: dict[int, Place | None] = {}
 
@@ -74,8 +77,15 @@ class Code:
 class CodeObjects:
     """Reads and remembers them. ``None`` stands for code that Python itself made up."""
 
-    def __init__(self, layout: Layout, code_type: int, is_users: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        code_type: int,
+        is_users: Callable[[str], bool],
+        part_of: Callable[[str, str], str | None] | None = None,
+    ) -> None:
         self._layout = layout
+        self._part_of = part_of
         self._type = struct.pack("<Q", code_type)
         self._is_users = is_users
         self._known: dict[int, Code] = {}
@@ -122,6 +132,8 @@ class CodeObjects:
         file, function = (self.text(snapshot, address) for address in at)
         found = Code(raw, self._names(snapshot, *at), file, function)
         found.is_users = self._is_users(file)
+        if self._part_of is not None:
+            found.part = self._part_of(file, function)
         address = self._word(raw, self._layout.code_lines)
         (size,) = _COUNT.unpack(snapshot.part(address + parts.BYTES_SIZE, 8))
         if not 0 <= size <= LONGEST_TABLE:

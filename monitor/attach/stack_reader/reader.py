@@ -50,12 +50,19 @@ class Stack(NamedTuple):
     file: str | None = None
     # What a trainer of a library does beside its steps.
     phase: str | None = None
+    # Which part of a job has its loop on the stack.
+    part: str | None = None
 
 
 class StackReader:
     """Opens one process or raises ``Unreadable``; each call of ``sample`` takes one sample."""
 
-    def __init__(self, target: Target, is_users: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        is_users: Callable[[str], bool],
+        part_of: Callable[[str, str], str | None] | None = None,
+    ) -> None:
         self.taken = self.torn = self.tried_again = 0
         try:
             self._memory = Memory(target.pid, root=target.fs.root)
@@ -78,7 +85,7 @@ class StackReader:
         self._frames = Frames(target.pid, self._memory, found.layout, found.thread)
         self._holders: dict[int, Frames] = {}
         self._others = OtherThreads(target, self._memory, found)
-        self._codes = CodeObjects(found.layout, found.code_type, is_users)
+        self._codes = CodeObjects(found.layout, found.code_type, is_users, part_of)
         self._loops = LoopCounters(found, self._codes)
 
     def close(self) -> None:
@@ -151,13 +158,13 @@ class StackReader:
         walked = self._walk(frames, known_by)
         if walked is None:
             return None
-        found, phase = walked
+        found, phase, part = walked
         if not letter or state is None:
-            return Stack(*found, None, phase=phase)
+            return Stack(*found, None, phase=phase, part=part)
         waits = sleeps and not wants_lock
         file = state.reads() if waits else None
         blocked = letter == thread_state.BLOCKED
-        return Stack(*found, waits, wants_lock, holder, blocked, file, phase)
+        return Stack(*found, waits, wants_lock, holder, blocked, file, phase, part)
 
     def _holder(self) -> _Chain | None:
         """Return where the thread is that has Python's lock."""
@@ -178,8 +185,10 @@ class StackReader:
             # It may end, or let go of the lock, at any moment.
             return None
 
-    def _walk(self, frames: Frames, known_by: bytes) -> tuple[_Chain, str | None] | None:
-        leaf = called = phase = None
+    def _walk(
+        self, frames: Frames, known_by: bytes
+    ) -> tuple[_Chain, str | None, str | None] | None:
+        leaf = called = phase = part = None
         users: list[Place] = []
         snapshot, innermost = frames.begin(known_by)
         for frame in frames.walk(snapshot, innermost):
@@ -195,6 +204,7 @@ class StackReader:
                 continue
             # Of what is within it the outermost holds.
             phase = code.phase or phase
+            part = code.part or part
             if not users:
                 called, leaf = place, place if leaf.file.endswith(WAITERS) else leaf
         if leaf is None:
@@ -203,7 +213,7 @@ class StackReader:
             return None
         # Until a line of the user's, the outermost that is not is what it called.
         its = None if users and users[0] == leaf else called or leaf
-        return (leaf, its, tuple(users)), phase
+        return (leaf, its, tuple(users)), phase, part
 
     def _code(self, snapshot: Snapshot, frame: Frame) -> Code | None:
         code, is_new = self._codes.at(snapshot, frame.code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from whyidle.monitor.core.contracts.ranks import SeenRanksJson
 from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
@@ -177,6 +177,15 @@ class PhaseJson(Struct, frozen=True, kw_only=True):
     where: list[PlaceJson]
 
 
+class ProcessJson(Struct, frozen=True, kw_only=True):
+    """The process of a job that is judged, where another one was named."""
+
+    pid: int
+    # As it calls itself; and what it does for the job: "worker", "engine", "trainer".
+    title: str | None
+    role: str
+
+
 class VerdictJson(Struct, frozen=True, kw_only=True):
     """The largest part of the time that is no useful work, whether a cure is known or not."""
 
@@ -190,6 +199,8 @@ class VerdictJson(Struct, frozen=True, kw_only=True):
     rule: str | None = None
     # The text without its place, for a screen that shows the place by itself.
     what: str = ""
+    # The process that it is about, where that is not the one that was named.
+    process: ProcessJson | UnsetType = UNSET
 
 
 class DiagnosisJson(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from whyidle.monitor.core.contracts.diagnosis import (
     FindingJson,
@@ -27,6 +27,9 @@ class AgentJson(Struct, frozen=True, kw_only=True):
     stops_ms: list[float]
     framework: dict[str, JsonObject] | None
     unknown: Unknown
+    # Its part in a job of several, and how it calls itself; only of a process that has one.
+    role: str | UnsetType = UNSET
+    title: str | UnsetType = UNSET
 
 
 class CompiledJson(Struct, frozen=True, kw_only=True):

@@ -13,9 +13,10 @@ from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.link.records import Stacks
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.roles import Order
 from whyidle.monitor.recording.stacks.thread import StackThread
 from whyidle.monitor.recording.stats.code_lines import Where
-from whyidle.monitor.recording.tracked_process import TrackedProcess
+from whyidle.monitor.recording.tracked_process import TrackedProcess, order_of
 from whyidle.monitor.runs.summary import SHORT_LIVED, THREADS
 from whyidle.monitor.runs.training import LOOP
 
@@ -50,7 +51,9 @@ class ExternalSampler:
     ) -> list[JobEvent]:
         """Begin, go on or end; returns what happened. ``traced``: how long steps take by traces."""
         processes = list(processes)
-        wanted = sorted(filter(_is_wanted, processes), key=self._place)[: MOST_OTHERS + 1]
+        order = order_of(processes)
+        wanted = sorted(filter(_is_wanted, processes), key=lambda x: self._place(x, order))
+        wanted = wanted[: MOST_OTHERS + 1]
         if wanted:
             # Workers that are started anew and anew never live long enough to be kept one by one.
             wanted += [each for each in processes if each.is_young][:MOST_YOUNG]
@@ -76,13 +79,16 @@ class ExternalSampler:
         self._watched = {}
         return events
 
-    def _place(self, tracked: TrackedProcess) -> tuple[float, bool, bool, bool, bool, int, int]:
+    def _place(
+        self, tracked: TrackedProcess, order: Order
+    ) -> tuple[int, float, bool, bool, bool, bool, int, int]:
         """Order them as readers do: the first stands for the job, and a launcher never steps."""
         key, source = tracked.key, tracked.agent_stats.steps.source
         number = float("inf") if tracked.rank is None else tracked.rank
         idles = source is None, source == LOOP
         is_other, loads_none = key != self._root, not tracked.has_framework
-        return number, *idles, is_other, loads_none, key.start_ticks, key.pid
+        part = order.place(tracked.role, trains=tracked.trains)
+        return part, number, *idles, is_other, loads_none, key.start_ticks, key.pid
 
     def _take(self) -> list[JobEvent]:
         events: list[JobEvent] = []
@@ -100,7 +106,8 @@ class ExternalSampler:
                 tracked.threads = tracked.threads or Where(key, OUTSIDE, THREADS)
                 tracked.threads.take(stacks, now_ns)
         self._take_turns()
-        for tracked in self._watched.values():
+        for key, tracked in self._watched.items():
+            tracked.part = self._thread.part(key) or tracked.part
             if tracked.outside is not None:
                 tracked.outside.look_back(now_ns)
             events += _due(tracked, now_ns, ending=False)

@@ -18,6 +18,7 @@ from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.stacks.counts import StackCounts
+from whyidle.monitor.recording.stacks.parts import part_of
 from whyidle.monitor.recording.stacks.turns import Turns
 
 # Of a core; where samples cost more, there are fewer.
@@ -53,6 +54,8 @@ class StackThread:
         # Of processes whose steps nothing else counts, and when their loops are due.
         self._turns: dict[ProcessKey, Turns] = {}
         self._loops_due: dict[ProcessKey, float] = {}
+        # Which part of a job each is, as far as its loop says so.
+        self._parts: dict[ProcessKey, str] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -80,6 +83,10 @@ class StackThread:
         with self._lock:
             found, self._left = self._left, {}
             return found | {k: s.record(now_ns) for k, s in self._sampled.items() if s.samples}
+
+    def part(self, key: ProcessKey) -> str | None:
+        """Return which part of a job a process is, as its stack says; ``None``: it does not."""
+        return self._parts.get(key)
 
     def take_threads(self) -> dict[ProcessKey, Stacks]:
         """Return where the other threads of a process were since the last call."""
@@ -133,6 +140,7 @@ class StackThread:
         with self._lock:
             self._refused = {k: why for k, why in self._refused.items() if k in wanted}
         self._again = {k: at for k, at in self._again.items() if k in wanted}
+        self._parts = {k: part for k, part in self._parts.items() if k in wanted}
         for key, hz in wanted.items():
             if key in self._sampled:
                 self._sampled[key].hz = hz
@@ -142,7 +150,7 @@ class StackThread:
     def _open(self, key: ProcessKey, hz: float) -> None:
         try:
             target = Target(key, self._fs)
-            reader = StackReader(target, CodeOwner(target).is_users)
+            reader = StackReader(target, CodeOwner(target).is_users, part_of)
         except Unreadable as error:
             self._refuse(key, Refusal(error.what, error.next_step))
         except Exception as error:  # noqa: BLE001  a defect of ours must end no recording
@@ -174,6 +182,8 @@ class StackThread:
             self._refuse(key, _defect(key, error))
             return
         if stack is not None:
+            if stack.part is not None:
+                self._parts[key] = stack.part
             with self._lock:
                 sampled.add(stack, phase or stack.phase)
         self._seconds += _FOLLOWS * (time.thread_time() - began - self._seconds)

@@ -60,9 +60,11 @@ def table(members: Sequence[Member], width: int) -> list[Text]:
 
 def _columns(members: Sequence[Member]) -> dict[str, Callable[[Member], str]]:
     ranked = {"rank": lambda x: numbers.DASH if x.rank is None else str(x.rank)}
+    parted = {"part": lambda x: x.role or numbers.DASH}
     return {
         "pid": lambda x: str(x.key.pid),
         **(ranked if _ranked(members) else {}),
+        **(parted if any(member.role for member in members) else {}),
         "attached": lambda x: x.method or "…",
         "paused": lambda x: stood_still(x.stops_ms) if x.stops_ms else numbers.DASH,
         "step": _step,

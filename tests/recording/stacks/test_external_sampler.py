@@ -18,7 +18,7 @@ from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.ranks import Rank
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.stacks import external_sampler
-from whyidle.monitor.recording.tracked_process import TrackedProcess
+from whyidle.monitor.recording.tracked_process import TrackedProcess, stepping
 
 pytestmark = pytest.mark.usefixtures("samples")
 
@@ -116,16 +116,22 @@ def test_what_loops_beside_those_that_train_makes_no_step_of_the_job(puppet: Pup
             [Steps(second, source, second, count, [second // count])], lambda t: t
         )
 
-    def rates(*, trains: bool) -> list[float | None]:
-        readings = (each.of_job(trains=trains) for each in found)
+    def rates(some: list[TrackedProcess]) -> list[float | None]:
+        steps = stepping(some)
+        readings = (each.of_job(steps=each in steps) for each in some)
         return [reading.get(m.PROCESS_STEP_P50) for reading in readings]
 
     for each in found:
         each.agent_stats.latest = Reading({m.PROCESS_STEP_P50: 0.1})
         each.link = object()  # type: ignore[assignment]
     assert [each.trains for each in found] == [False, True, True]
-    assert rates(trains=True) == [None, 0.1, 0.1]
-    assert rates(trains=False) == [0.1, 0.1, 0.1]
+    assert rates(found) == [None, 0.1, 0.1]
+    assert rates(found[:1]) == [0.1]
+    # Of parts those that compute for the others make its steps.
+    for each, title in zip(found, ("VLLM::Worker", "VLLM::EngineCore", ""), strict=True):
+        each.identity = replace(each.identity, arguments=(title,))
+        each.agent_stats.steps.source = "loop"
+    assert rates(found) == [0.1, None, None]
 
 
 def test_reasons_of_many_processes_are_shown_a_few_times(
@@ -166,6 +172,22 @@ def test_a_launcher_leaves_its_place_to_who_makes_the_steps(
     assert samples.watched == {
         worker.key: external_sampler.HZ,
         launcher.key: external_sampler.OTHERS_HZ,
+    }
+
+
+def test_the_part_that_computes_is_sampled_often_and_the_one_that_was_named_seldom(
+    puppet: Puppet, samples: type[Samples]
+) -> None:
+    front, engine, worker = (tracked(puppet, pid) for pid in (1, 10, 20))
+    for each, title in ((engine, "sglang::detokenizer"), (worker, "sglang::scheduler_TP0")):
+        each.identity = replace(each.identity, arguments=(title,))
+    sampler = external_sampler.ExternalSampler(FS, front.key)
+    sampler.tick([front, engine, worker], {})
+    assert next(iter(samples.watched)) == worker.key
+    assert samples.watched == {
+        worker.key: external_sampler.HZ,
+        engine.key: external_sampler.OTHERS_HZ,
+        front.key: external_sampler.OTHERS_HZ,
     }
 
 
