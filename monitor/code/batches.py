@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Final
 
-from whyidle.monitor.code.source import callee, calls, dotted, last, tree_of, variables
+from whyidle.monitor.code.source import callee, calls, dotted, last, nodes_of, variables
 
 # Of fewer places the drawing itself takes the time (``benchmarks/unit_costs.py``).
 LEAST_PLACES: Final = 10_000
@@ -23,8 +23,7 @@ def is_of_a_deque(file: str, line: int) -> bool:
         for call in calls(file, line)
         if _DRAWN_OF.fullmatch(callee(call)) and call.args
     } - {""}
-    tree = tree_of(file) if drawn else None
-    nodes = () if tree is None else ast.walk(tree)
+    nodes = nodes_of(file) if drawn else ()
     made = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign)]
     return any(
         node.value is not None and _is_large_deque(node.value)
@@ -50,8 +49,7 @@ def _is_large_deque(value: ast.expr) -> bool:
 
 def cuts(file: str) -> bool:
     """Tell whether rows are cut to a length that is found out: ``ids = ids[:, :longest]``."""
-    tree = tree_of(file)
-    return tree is not None and any(map(_is_cut, ast.walk(tree)))
+    return any(map(_is_cut, nodes_of(file)))
 
 
 def _is_cut(node: ast.AST) -> bool:

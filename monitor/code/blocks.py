@@ -10,7 +10,16 @@ from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.code import environments
-from whyidle.monitor.code.source import called_in, dotted, is_generator, nodes_at, tree_of, written
+from whyidle.monitor.code.source import (
+    called_in,
+    dotted,
+    is_generator,
+    lines_of,
+    nodes_at,
+    nodes_of,
+    tree_of,
+    written,
+)
 from whyidle.monitor.code.trains import is_learned_from, trains
 from whyidle.monitor.runs.stacks import CodeLine
 
@@ -38,7 +47,7 @@ class Block:
     def lines(self) -> Iterator[int]:
         """The lines that it stands on."""
         for each in self.body:
-            yield from range(each.lineno, (each.end_lineno or each.lineno) + 1)
+            yield from lines_of(each)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,7 +68,7 @@ class Block:
 def blocks(file: str) -> Iterator[Block]:
     """Yield those of a file, the outer before the inner."""
     tree = tree_of(file)
-    for node in () if tree is None else ast.walk(tree):
+    for node in nodes_of(file):
         if isinstance(node, ast.If) and _counts(node.test):
             yield Block(file, node.body, due=True)
         if not isinstance(node, ast.FunctionDef):

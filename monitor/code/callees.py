@@ -21,7 +21,6 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES: Final = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
 _CONSTANTS: Final = (ast.Constant, ast.JoinedStr, ast.List, ast.Dict, ast.Set)
-_DISPLAYS: Final = (ast.JoinedStr, ast.Dict, ast.List, ast.Set)
 # Methods that no array has.
 _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
@@ -445,7 +444,7 @@ def _expressions(file: str) -> dict[int, list[tuple[ast.AST, _Scope]]]:
             elif isinstance(node, ast.AugAssign):
                 both = ast.BinOp(node.target, node.op, node.value)
                 found.setdefault(node.lineno, []).append((both, scope))
-            elif isinstance(node, _DISPLAYS):
+            elif isinstance(node, (ast.JoinedStr, ast.Dict, ast.List, ast.Set)):
                 made.setdefault(node.lineno, []).append((node, scope))
     # What is only put together is the host's own; a call in it says more.
     return made | found

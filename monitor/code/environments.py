@@ -16,10 +16,13 @@ from typing import Final
 
 from whyidle.monitor.code.source import (
     Function,
+    arguments,
     dotted,
     functions,
+    lines_of,
+    made_by,
+    nodes_of,
     reached,
-    tree_of,
     variables,
     written,
 )
@@ -57,8 +60,7 @@ class Played:
 @lru_cache(maxsize=64)
 def only_one(file: str) -> int | None:
     """Return the line at which a program rules out more than one environment."""
-    tree = tree_of(file)
-    for node in () if tree is None else ast.walk(tree):
+    for node in nodes_of(file):
         match node:
             case ast.Assert(test=test) if _compares(test, ast.Eq, ast.LtE):
                 return node.lineno
@@ -81,10 +83,7 @@ def _compares(test: ast.expr, *how: type[ast.cmpop]) -> bool:
 @lru_cache(maxsize=64)
 def played(file: str) -> Played:
     """Return where a file plays; nowhere where it cannot be read."""
-    tree = tree_of(file)
-    if tree is None:
-        return Played()
-    nodes = list(ast.walk(tree))
+    nodes = nodes_of(file)
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     # What gives an observation as it begins anew, and is advanced, is one whatever it is called.
     alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
@@ -101,8 +100,8 @@ def played(file: str) -> Played:
     host = [node for node in classes if not variables(node) & device]
     many = [x for x in found if _gives_arrays(given.get(id(x)), _around(x, loops))]
     return Played(
-        steps=frozenset(line for call in found for line in _lines(call)),
-        many=frozenset(line for call in many for line in _lines(call)),
+        steps=frozenset(line for call in found for line in lines_of(call)),
+        many=frozenset(line for call in many for line in lines_of(call)),
         inside=frozenset(line for each in classes for line in _methods(each)),
         on_host=frozenset(line for each in host for line in _methods(each)),
         acting=frozenset(n for call in found for n in _makes_action(call, _around(call, loops))),
@@ -148,7 +147,7 @@ def _advances(call: ast.Call, into: ast.expr | None, begun: set[str], loops: lis
     steps = _STEPS.fullmatch(name) is not None
     if not owner or name == "reset" or not (steps or owner in begun):
         return False
-    if not (call.args or call.keywords):
+    if not arguments(call):
         return False
     if steps and (owner in begun or _NAMED.fullmatch(owner)):
         return True
@@ -157,7 +156,7 @@ def _advances(call: ast.Call, into: ast.expr | None, begun: set[str], loops: lis
     if loop is None:
         return False
     # What comes out makes the next action: no batch does, and no state that only goes through.
-    before = {name for node in _made(call, loop) for name in variables(node.value)}
+    before = variables(*(node.value for node in _made(call, loop)))
     return bool(variables(*results) & before)
 
 
@@ -173,7 +172,7 @@ def _plays(call: ast.Call, into: ast.expr | None, loops: list[_Loop]) -> bool:
     names = variables(*(x.value if isinstance(x, ast.Subscript) else x for x in results))
     around = [x for x in loops if x.lineno <= call.lineno <= (x.end_lineno or 0)]
     made = [node for loop in around for node in _made(call, loop)]
-    return bool(names & {name for node in made for name in variables(node.value)})
+    return bool(names & variables(*(node.value for node in made)))
 
 
 def _begun_and_advanced(calls: list[ast.Call], given: dict[int, ast.expr]) -> Iterator[str]:
@@ -184,12 +183,12 @@ def _begun_and_advanced(calls: list[ast.Call], given: dict[int, ast.expr]) -> It
     first: dict[str, set[str]] = {}
     for call in calls:
         into = given.get(id(call))
-        if into is not None and _owner(call) and not (call.args or call.keywords):
+        if into is not None and _owner(call) and not arguments(call):
             first.setdefault(_owner(call), set()).update(variables(into))
     for call in calls:
         into = given.get(id(call))
         many = isinstance(into, ast.Tuple) and len(into.elts) >= _LEAST_RESULTS
-        takes = len(call.args) + len(call.keywords) == 1
+        takes = len(arguments(call)) == 1
         if into is not None and many and takes and variables(into) & first.get(_owner(call), set()):
             yield _owner(call)
 
@@ -209,17 +208,13 @@ def _gives_arrays(into: ast.expr | None, loop: _Loop | None) -> bool:
     return False
 
 
-def _lines(node: ast.expr) -> range:
-    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
-
-
 def _methods(node: ast.ClassDef) -> Iterator[int]:
     """Yield the lines of an environment's own methods; none for any other class."""
     methods = {each.name: each for each in node.body if isinstance(each, Function)}
     if _followsnames(node, methods) or _follows_protocol(methods):
         for each in methods.values():
             if each.name != "__init__":
-                yield from range(each.lineno, (each.end_lineno or each.lineno) + 1)
+                yield from lines_of(each)
 
 
 def _followsnames(node: ast.ClassDef, methods: dict[str, Function]) -> bool:
@@ -267,20 +262,14 @@ def _makes_action(call: ast.Call, loop: _Loop | None) -> Iterator[int]:
     """Yield the lines of the loop around a step, before it, that its action is made at."""
     for node in () if loop is None else _made(call, loop):
         if node.lineno <= call.lineno:
-            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            yield from lines_of(node)
 
 
 def _made(call: ast.Call, loop: _Loop) -> list[ast.Assign]:
     """Return what a loop assigns on the way to the arguments of a call in it."""
-    left = [n for each in loop.body for n in ast.walk(each) if isinstance(n, ast.Assign)]
-    left = [node for node in left if node.value is not call]
-    wanted = variables(*call.args, *(each.value for each in call.keywords))
-    made: list[ast.Assign] = []
-    while more := [node for node in left if variables(*node.targets) & wanted]:
-        made += more
-        left = [node for node in left if node not in more]
-        wanted |= {name for node in more for name in variables(node.value)}
-    return made
+    inside = (node for each in loop.body for node in ast.walk(each))
+    some = (x for x in inside if isinstance(x, ast.Assign) and x.value is not call)
+    return made_by(some, variables(*arguments(call)))
 
 
 def _of_device(node: ast.AST) -> Iterator[str]:

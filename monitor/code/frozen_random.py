@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from whyidle.monitor.code.source import DEEPEST, dotted, functions, imports, tree_of
+from whyidle.monitor.code.source import dotted, functions_from, imports, tree_of
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.runs.aggregates import Compiled
 
@@ -38,7 +38,7 @@ def _in_function(file: str, name: str) -> Iterator[Place]:
     tree = tree_of(file)
     if tree is None:
         return
-    known, done, names = imports(file), set[str](), {name}
+    known = imports(file)
     # What a generator of the host was given to.
     generators = {
         target.id
@@ -49,17 +49,11 @@ def _in_function(file: str, name: str) -> Iterator[Place]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for _ in range(DEEPEST):
-        called = set[str]()
-        for each in names:
-            for function in functions(file, each):
-                mine = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
-                for call in _calls(function):
-                    if _draws(call, known, generators - mine):
-                        yield Place(file, call.lineno, each)
-                    called |= {dotted(call.func)} | {dotted(a) for a in call.args}
-        done |= names
-        names = called - done - {""}
+    for function in functions_from(file, name, _calls):
+        mine = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+        for call in _calls(function):
+            if _draws(call, known, generators - mine):
+                yield Place(file, call.lineno, function.name)
 
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:

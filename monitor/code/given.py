@@ -9,12 +9,13 @@ from typing import Final
 
 from whyidle.monitor.code.source import (
     DEEPEST,
+    arguments,
     calls,
     dotted,
     function_at,
     functions,
     nodes_at,
-    tree_of,
+    nodes_of,
     variables,
     written,
 )
@@ -29,12 +30,7 @@ _OF_CLASSES: Final = ("__next__", "__iter__", "__getitem__", "__call__")
 @lru_cache(maxsize=1024)
 def makers(line: CodeLine) -> tuple[CodeLine, ...]:
     """Return the lines of the file that give what a line's calls are given: ``yield x, y``."""
-    parts = (
-        part
-        for call in calls(line.file, line.line)
-        for part in (*call.args, *(each.value for each in call.keywords))
-    )
-    names = variables(*parts)
+    names = variables(*(x for call in calls(line.file, line.line) for x in arguments(call)))
     around = nodes_at(line.file, line.line)
     found = [
         each.iter for each in around if isinstance(each, ast.For) and names & variables(each.target)
@@ -65,8 +61,7 @@ def _gives_at(file: str, value: ast.expr, depth: int) -> Iterator[int]:
 
 
 def _methods(file: str, name: str) -> Iterator[ast.FunctionDef]:
-    tree = tree_of(file)
-    for node in () if tree is None else ast.walk(tree):
+    for node in nodes_of(file):
         if isinstance(node, ast.ClassDef) and node.name == name:
             yield from (each for each in node.body if isinstance(each, ast.FunctionDef))
 
@@ -74,9 +69,8 @@ def _methods(file: str, name: str) -> Iterator[ast.FunctionDef]:
 @lru_cache(maxsize=64)
 def given(file: str) -> dict[str, list[ast.expr | None]]:
     """Return by name what it is given anywhere in a file; ``None``: a list that is added to."""
-    tree = tree_of(file)
     found: dict[str, list[ast.expr | None]] = {}
-    for node in () if tree is None else ast.walk(tree):
+    for node in nodes_of(file):
         for name, value in _gives(node):
             found.setdefault(name, []).append(value)
     return found

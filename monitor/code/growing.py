@@ -12,7 +12,16 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from whyidle.monitor.code.source import Function, callee, dotted, tree_of, variables, written
+from whyidle.monitor.code.source import (
+    Function,
+    arguments,
+    dotted,
+    lines_of,
+    made_by,
+    nodes_of,
+    variables,
+    written,
+)
 from whyidle.monitor.code.trains import trains
 from whyidle.monitor.runs.stacks import CodeLine
 
@@ -97,15 +106,13 @@ def caching_loops(stacks: Iterable[tuple[CodeLine, ...]]) -> dict[Loop, CodeLine
 @lru_cache(maxsize=64)
 def _kept(file: str) -> dict[int, int]:
     """Return by line of a function in which a cache grows the line at which it does."""
-    tree = tree_of(file)
     found: dict[int, int] = {}
-    for node in () if tree is None else ast.walk(tree):
+    for node in nodes_of(file):
         if isinstance(node, Function):
             assigned = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
             at = next((each.lineno for each in assigned if _keeps(each, node)), None)
             if at is not None:
-                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                found |= dict.fromkeys(lines, at)
+                found |= dict.fromkeys(lines_of(node), at)
     return found
 
 
@@ -139,40 +146,23 @@ def _feeding(line: CodeLine) -> Loop | None:
         if trains(line.file, loop.body):
             return None
         for each in assigned:
-            here = each.lineno <= line.line <= (each.end_lineno or each.lineno)
-            if here and variables(*each.targets) & _feeds(each, assigned):
+            if line.line in lines_of(each) and variables(*each.targets) & _feeds(each, assigned):
                 return Loop(line.file, loop.body[0].lineno, loop.end_lineno or loop.lineno)
     return None
 
 
 def _feeds(node: ast.Assign, assigned: list[ast.Assign]) -> set[str]:
     """Return the names that go into what is called, also by way of others of the loop."""
-    wanted = {
-        name
-        for call in ast.walk(node.value)
-        if isinstance(call, ast.Call)
-        for name in variables(*call.args, *(each.value for each in call.keywords))
-    }
-    left = [each for each in assigned if each is not node]
-    while made := [each for each in left if variables(*each.targets) & wanted]:
-        left = [each for each in left if each not in made]
-        wanted |= {name for each in made for name in variables(each.value)}
-    return wanted
-
-
-def _called(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call):
-            name = callee(each)
-            yield name.rpartition(".")[2]
+    inside = (call for call in ast.walk(node.value) if isinstance(call, ast.Call))
+    wanted = variables(*(x for call in inside for x in arguments(call)))
+    made = made_by((each for each in assigned if each is not node), wanted)
+    return wanted | variables(*(each.value for each in made))
 
 
 # What grows --------------------------------------------------------------------------------------
 @lru_cache(maxsize=64)
 def _all(file: str) -> tuple[_Loop, ...]:
-    tree = tree_of(file)
-    every = () if tree is None else ast.walk(tree)
-    return tuple(node for node in every if isinstance(node, ast.For | ast.While))
+    return tuple(node for node in nodes_of(file) if isinstance(node, ast.For | ast.While))
 
 
 def _targets(loop: _Loop) -> set[str]:
@@ -181,23 +171,26 @@ def _targets(loop: _Loop) -> set[str]:
 
 def _grows(node: ast.AST) -> _Growth | None:
     """Return the growth of a name that gets its own value with more at its end."""
-    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-        name, value = node.targets[0].id, node.value
-        parts = _parts(value) if isinstance(value, ast.Call) else ()
-        if parts and isinstance(parts[0], ast.Name) and parts[0].id == name:
-            return _Growth(node, name, parts[1:], is_list=False)
-        is_sum = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
-        if is_sum and isinstance(value, ast.BinOp) and _is(value.left, name):
-            return _Growth(node, name, (value.right,), is_list=True)
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        is_list = isinstance(node.target, ast.Name) and isinstance(node.value, ast.List)
-        if is_list and isinstance(node.target, ast.Name):
-            return _Growth(node, node.target.id, (node.value,), is_list=True)
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        owner, _, last = dotted(node.value.func).rpartition(".")
-        if owner and "." not in owner and _ADDS.fullmatch(last):
-            return _Growth(node, owner, tuple(node.value.args), is_list=True)
-    return None
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name), *_], value=ast.Call() as call):
+            match _parts(call):
+                case (ast.Name(id=first), *new) if first == name:
+                    return _Growth(node, name, tuple(new), is_list=False)
+                case _:
+                    return None
+        case ast.Assign(
+            targets=[ast.Name(id=name), *_],
+            value=ast.BinOp(left=ast.Name(id=first), op=ast.Add(), right=new),
+        ):
+            return _Growth(node, name, (new,), is_list=True) if first == name else None
+        case ast.AugAssign(target=ast.Name(id=name), op=ast.Add(), value=ast.List() as new):
+            return _Growth(node, name, (new,), is_list=True)
+        case ast.Expr(value=ast.Call(func=func, args=args)):
+            owner, _, last = dotted(func).rpartition(".")
+            is_added = owner and "." not in owner and _ADDS.fullmatch(last)
+            return _Growth(node, owner, tuple(args), is_list=True) if is_added else None
+        case _:
+            return None
 
 
 def _parts(call: ast.Call) -> tuple[ast.expr, ...]:
@@ -261,8 +254,9 @@ def _is_last(part: ast.expr) -> bool:
 
 def _made(call: ast.AST, names: set[str]) -> bool:
     """Tell whether a call makes an array of one of them."""
-    is_call = isinstance(call, ast.Call) and _MAKES.fullmatch(dotted(call.func)) is not None
-    return is_call and isinstance(call, ast.Call) and bool(_given(call, names))
+    if not isinstance(call, ast.Call) or _MAKES.fullmatch(dotted(call.func)) is None:
+        return False
+    return _given(call, names)
 
 
 def _calls(node: ast.AST, layers: set[str]) -> Iterator[ast.Call]:
@@ -277,8 +271,7 @@ def _calls(node: ast.AST, layers: set[str]) -> Iterator[ast.Call]:
 
 def _given(call: ast.Call, names: set[str]) -> bool:
     """Tell whether one of them is an argument, by itself or in a list, and not only its last."""
-    arguments = [*call.args, *(each.value for each in call.keywords)]
-    return any(_is_part(each, names) for argument in arguments for each in _listed(argument))
+    return any(_is_part(each, names) for given in arguments(call) for each in _listed(given))
 
 
 def _listed(value: ast.expr) -> Iterator[ast.expr]:
@@ -287,7 +280,3 @@ def _listed(value: ast.expr) -> Iterator[ast.expr]:
             yield from _listed(each)
     else:
         yield value
-
-
-def _is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

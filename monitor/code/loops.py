@@ -18,12 +18,12 @@ from typing import Final
 
 from whyidle.monitor.code.environments import step_line
 from whyidle.monitor.code.source import (
-    DEEPEST,
     Function,
+    arguments,
     callee,
     calls,
     dotted,
-    functions,
+    functions_from,
     last,
     nodes_at,
     tree_of,
@@ -32,7 +32,7 @@ from whyidle.monitor.code.source import (
 )
 from whyidle.monitor.code.trains import is_training, trains_at
 from whyidle.monitor.core.finding import Place, SourceLine
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import CodeLine, summed
 
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
 Spot = tuple[str, int, int]
@@ -109,7 +109,7 @@ def over_samples(
     takes its part by a place in something calls ``__getitem__``. By ``Way.METHODS`` these may be
     methods of what the loop goes through: rows of a batch, but as well a list of metrics.
     """
-    stacks = list(chains) or [((_code(line),), line.share) for line in lines]
+    stacks = list(chains) or [((CodeLine(x.file, x.line, x.function),), x.share) for x in lines]
     stacks = [(frames, share) for frames, share in stacks if frames]
     if not any(tree_of(frames[0].file) for frames, _ in stacks):
         return None
@@ -126,18 +126,16 @@ def over_samples(
     if not inside:
         return Looping(0.0, ())
     # Who runs such a loop, and what each pass calls: elsewhere, too, it is the same work.
-    names = {function.name for _, _, (line, _) in inside for function in _around(line)}
+    nodes = (node for _, _, (line, _) in inside for node in nodes_at(line.file, line.line))
+    names = {node.name for node in nodes if isinstance(node, Function)}
     names |= {dotted(call.func) for _, _, (_, loop) in inside for call in _works(loop)} - {""}
     mine = {frames for frames, _, _ in inside}
     around = [share for frames, share in stacks if frames not in mine and _calls(frames[0], names)]
-    shares: dict[CodeLine, float] = {}
-    for _, share, (line, _) in inside:
-        shares[line] = shares.get(line, 0.0) + share
+    shares = summed((line, share) for _, share, (line, _) in inside)
     inside_of = sum(shares.values())
     share = min(1.0, inside_of + min(sum(around), MOST_FOLLOWING * inside_of))
-    most = sorted(shares.items(), key=lambda item: -item[1])
-    hottest = next(_spot(*at) for _, _, at in inside if at[0] == most[0][0])
-    where = tuple(Place(*line, part) for line, part in most)
+    hottest = next(_spot(*at) for _, _, at in inside if at[0] == next(iter(shares)))
+    where = tuple(Place(*line, part) for line, part in shares.items())
     return Looping(share, where, min(1.0, inside_of), frozenset(called[hottest]))
 
 
@@ -160,7 +158,7 @@ def _renewed(line: CodeLine) -> tuple[ast.expr, ...]:
         if isinstance(node.value, ast.Call)
         and not any(like.fullmatch(dotted(node.value.func)) for like in (_GATHERS, _DRAWS))
         for target in node.targets
-        if _names(_whole(target)) & set().union(*map(_names, _arguments(node.value))) - {"self"}
+        if _names(_whole(target)) & set().union(*map(_names, arguments(node.value))) - {"self"}
     )
 
 
@@ -171,17 +169,10 @@ def _whole(target: ast.expr) -> ast.expr:
     return _whole(target.value) if isinstance(target, ast.Subscript) else target
 
 
-def _code(line: SourceLine) -> CodeLine:
-    return CodeLine(line.file, line.line, line.function)
-
-
 def _sample_loop(frames: tuple[CodeLine, ...], way: Way) -> tuple[CodeLine, Loop] | None:
     """Return the innermost loop over samples among the callers of a line."""
-    for line in frames:
-        loop = _loop_at(line, way)
-        if loop is not None:
-            return line, loop
-    return None
+    some = ((line, loop) for line in frames if (loop := _loop_at(line, way)) is not None)
+    return next(some, None)
 
 
 def _spot(line: CodeLine, loop: Loop) -> Spot:
@@ -201,13 +192,6 @@ def _trained(frames: tuple[CodeLine, ...]) -> Iterator[Spot]:
 def _calls(line: CodeLine, names: set[str]) -> bool:
     names_called = (callee(call) for call in calls(line.file, line.line))
     return any(name in names or _FOLLOWS.fullmatch(name) for name in names_called)
-
-
-def _around(line: CodeLine) -> Iterator[Function]:
-    """Yield the functions that a line is in; not those that go on around everything."""
-    for node in nodes_at(line.file, line.line):
-        if isinstance(node, Function):
-            yield node
 
 
 @lru_cache(maxsize=4096)
@@ -238,7 +222,7 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
             return False
         each |= _of_pass(loop, each) - carried
     used = [
-        set().union(*map(_names, [*_arguments(call), *([call.func] if way is Way.METHODS else [])]))
+        set().union(*map(_names, [*arguments(call), *([call.func] if way is Way.METHODS else [])]))
         for call in _works(loop)
     ]
     return any(each & one for one in used) and not any(carried & one for one in used)
@@ -258,22 +242,18 @@ def _passes(iterated: ast.expr) -> int | None:
         case ast.Tuple(elts=each) | ast.List(elts=each) | ast.Set(elts=each):
             return None if any(isinstance(one, ast.Starred) for one in each) else len(each)
         case ast.Call(func=ast.Name(id="range"), args=bounds):
-            return _passes_of_range(bounds)
+            try:
+                known = [int(ast.literal_eval(bound)) for bound in bounds]
+                return len(range(*known))
+            except (ValueError, TypeError, ArithmeticError):
+                # Names, too many, or a number beyond all memory.
+                return None
         case ast.Call(func=ast.Name(id="enumerate" | "reversed"), args=[one, *_]):
             return _passes(one)
         case ast.Call(func=ast.Name(id="zip"), args=each):
             return min((n for one in each if (n := _passes(one)) is not None), default=None)
         case _:
             return None
-
-
-def _passes_of_range(bounds: list[ast.expr]) -> int | None:
-    try:
-        known = [int(ast.literal_eval(bound)) for bound in bounds]
-        return len(range(*known))
-    except (ValueError, TypeError, ArithmeticError):
-        # Names, too many, or a number beyond all memory.
-        return None
 
 
 def _is_of_a_model(iterated: ast.expr) -> bool:
@@ -364,7 +344,7 @@ def _taken(value: ast.expr) -> set[str]:
         case ast.Subscript(slice=place):
             return _names(place)
         case ast.Call():
-            return set().union(*map(_names, _arguments(value)))
+            return set().union(*map(_names, arguments(value)))
         case _:
             return set()
 
@@ -380,10 +360,6 @@ def _works(loop: Loop) -> list[ast.Call]:
         for call in _calls_in(loop)
         if not _GATHERS.fullmatch(name := dotted(call.func)) and not _IS_PLAIN.fullmatch(name)
     ]
-
-
-def _arguments(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _inside(loop: Loop) -> Iterator[ast.AST]:
@@ -425,35 +401,21 @@ def _carried(loop: Loop) -> set[str]:
 # In a compiled function ---------------------------------------------------------------------------
 def loops_in(file: str, name: str) -> Iterator[Place]:
     """Yield the lines of the loops in a function, and in those of the file that it names."""
-    done, names = set[str](), {name}
-    for _ in range(DEEPEST):
-        named = set[str]()
-        for each in names:
-            for function in functions(file, each):
-                for node in ast.walk(function):
-                    if isinstance(node, ast.For) and _builds_on_itself(node):
-                        yield Place(file, node.lineno, each)
-                    if isinstance(node, ast.Call):
-                        # Also functions that are handed on, as to ``jax.grad``.
-                        named |= {dotted(node.func), *(dotted(a) for a in node.args)}
-        done |= names
-        names = named - done - {""}
+    # Also functions that are handed on, as to ``jax.grad``.
+    every = lambda node: (x for x in ast.walk(node) if isinstance(x, ast.Call))  # noqa: E731
+    for function in functions_from(file, name, every):
+        for node in ast.walk(function):
+            if isinstance(node, ast.For) and _builds_on_itself(node):
+                yield Place(file, node.lineno, function.name)
 
 
 def _builds_on_itself(loop: ast.For) -> bool:
     """Tell whether a call in it takes a name that the same statement gives a new value to."""
-    for statement in ast.walk(loop):
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call | ast.BinOp):
-            new = {
-                one.id
-                for target in statement.targets
-                for one in ast.walk(target)
-                if isinstance(one, ast.Name)
-            }
-            read = {one.id for one in ast.walk(statement.value) if isinstance(one, ast.Name)}
-            if new & read:
-                return True
-    return False
+    return any(
+        isinstance(x.value, ast.Call | ast.BinOp) and variables(*x.targets) & variables(x.value)
+        for x in ast.walk(loop)
+        if isinstance(x, ast.Assign)
+    )
 
 
 def loops_over_data(line: CodeLine) -> bool:

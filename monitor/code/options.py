@@ -43,7 +43,6 @@ DEEPEST: Final = 16
 MOST_FOLDERS: Final = 4
 # What makes of a text the number that it says.
 _CONVERTS: Final = ("int", "float", "bool", "str")
-_VARIABLES: Final = ("os.environ.get", "os.getenv", "os.environ.setdefault")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ class Options:
         found: _Found = None
         if first is not None and source.means(call.func, *_CONVERTS):
             found = _Value(first, file, path)
-        elif source.means(call.func, *_VARIABLES):
+        elif source.means(call.func, "os.environ.get", "os.getenv", "os.environ.setdefault"):
             found = variable(plain_text(first))
         elif not path:
             pass

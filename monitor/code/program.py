@@ -80,11 +80,6 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
     return call.args[position] if position is not None and position < len(call.args) else None
 
 
-def arguments(call: ast.Call) -> list[ast.expr]:
-    """Return all that a call is given, by place or by name."""
-    return [*call.args, *(each.value for each in call.keywords)]
-
-
 def has_stars(call: ast.Call) -> bool:
     """Tell whether arguments come from a list or a dict."""
     return any(isinstance(x, ast.Starred) for x in call.args) or any(

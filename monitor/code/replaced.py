@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from whyidle.monitor.code.source import MODULE, tree_of, written
+from whyidle.monitor.code.source import MODULE, arguments, lines_of, nodes_of, tree_of, written
 from whyidle.monitor.core.finding import Place, SourceLine
 
 Assigned = ast.Assign | ast.AnnAssign
@@ -14,14 +14,15 @@ _DEFINED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 def is_replaced(place: Place) -> bool:
     """Tell whether what a line calls gives a new value to what it was called with."""
-    for statement in _assigned(place):
+    for statement in nodes_of(place.file):
+        if not isinstance(statement, Assigned) or place.line not in lines_of(statement):
+            continue
         call = statement.value
         if not isinstance(call, ast.Call):
             continue
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         new = {written(one) for target in targets for one in _parts(target)}
-        given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        old = {written(one) for argument in given for one in _parts(argument)}
+        old = {written(one) for given in arguments(call) for one in _parts(given)}
         if (new & old) - {""}:
             return True
     return False
@@ -69,13 +70,6 @@ def _kept(body: ast.AST, names: set[str]) -> Iterator[ast.Call]:
             called = written(node.value.func)
             if called in names or called.removeprefix("self.") in names:
                 yield node.value
-
-
-def _assigned(place: Place) -> Iterator[Assigned]:
-    tree = tree_of(place.file)
-    for node in () if tree is None else ast.walk(tree):
-        if isinstance(node, Assigned) and node.lineno <= place.line <= (node.end_lineno or 0):
-            yield node
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:

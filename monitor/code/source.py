@@ -91,6 +91,13 @@ class _Maps(ast.NodeTransformer):
         return loop
 
 
+@lru_cache(maxsize=64)
+def nodes_of(file: str) -> tuple[ast.AST, ...]:
+    """Return all that stands in a file, outer pieces first; nothing where it cannot be read."""
+    tree = tree_of(file)
+    return () if tree is None else tuple(ast.walk(tree))
+
+
 def written(node: ast.AST) -> str:
     """Return a piece of code as text; empty where it is nested too deep for that."""
     try:
@@ -130,12 +137,31 @@ def variables(*some: ast.AST) -> set[str]:
     return {node.id for each in some for node in ast.walk(each) if isinstance(node, ast.Name)}
 
 
+def arguments(call: ast.Call) -> list[ast.expr]:
+    """Return all that a call is given, by place or by name."""
+    return [*call.args, *(each.value for each in call.keywords)]
+
+
+def lines_of(node: ast.stmt | ast.expr) -> range:
+    """Return the lines that a piece stands on."""
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def made_by(assigned: Iterable[ast.Assign], wanted: set[str]) -> list[ast.Assign]:
+    """Return the assignments that give some names their values, also by way of others."""
+    left, made = list(assigned), list[ast.Assign]()
+    while more := [node for node in left if variables(*node.targets) & wanted]:
+        made += more
+        left = [node for node in left if node not in more]
+        wanted = wanted.union(*(variables(node.value) for node in more))
+    return made
+
+
 @lru_cache(maxsize=64)
 def imports(file: str) -> dict[str, str]:
     """Return the names that a file imports, and what they are in full."""
     found: dict[str, str] = {}
-    tree = tree_of(file)
-    for node in () if tree is None else ast.walk(tree):
+    for node in nodes_of(file):
         if isinstance(node, ast.ImportFrom):
             inside = "." * node.level + (node.module or "")
             found |= {x.asname or x.name: f"{inside}.{x.name}" for x in node.names}
@@ -149,10 +175,9 @@ def imports(file: str) -> dict[str, str]:
 @lru_cache(maxsize=64)
 def _spans(file: str) -> tuple[tuple[int, int, ast.AST], ...]:
     """Return what stands in a file, each with its first and last line, the outermost first."""
-    tree = tree_of(file)
     return tuple(
         (first, getattr(node, "end_lineno", None) or first, node)
-        for node in (() if tree is None else ast.walk(tree))
+        for node in nodes_of(file)
         if (first := getattr(node, "lineno", 0))
     )
 
@@ -174,6 +199,20 @@ def functions(file: str, name: str) -> Iterator[Function]:
     for _, _, node in _spans(file):
         if isinstance(node, Function) and node.name == name:
             yield node
+
+
+def functions_from(
+    file: str, name: str, calls_in: Callable[[ast.AST], Iterable[ast.Call]]
+) -> Iterator[Function]:
+    """Yield the functions of that name, and those of the file that they call or hand on."""
+    done, names = set[str](), {name}
+    for _ in range(DEEPEST):
+        some = [function for each in names for function in functions(file, each)]
+        yield from some
+        done |= names
+        calls = (call for function in some for call in calls_in(function))
+        named = {dotted(each) for call in calls for each in (call.func, *call.args)}
+        names = named - done - {""}
 
 
 def reached(body: Sequence[ast.AST], named: Named) -> Iterator[ast.AST]:

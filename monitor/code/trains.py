@@ -17,6 +17,7 @@ from typing import Final
 from whyidle.monitor.code.source import (
     Function,
     Named,
+    arguments,
     callee,
     calls,
     functions,
@@ -148,8 +149,7 @@ def _renewed(node: ast.Assign | ast.AugAssign, named: Named) -> Iterator[ast.exp
     function = name.rpartition(".")[2]
     if _RUNS_A_MODEL.fullmatch(name) or _PLAYS.fullmatch(name):
         return
-    given = {written(each) for each in node.value.args}
-    given |= {written(each.value) for each in node.value.keywords}
+    given = {written(each) for each in arguments(node.value)}
     is_step = _STEPS.fullmatch(function) is not None and not (
         _SOLVES.fullmatch(name) or any(named(function))
     )

@@ -186,7 +186,7 @@ def _sum(lines: dict[CodeLine, float]) -> float:
 
 def _by_function(side: Side, step_ns: float) -> dict[tuple[str, str], dict[CodeLine, float]]:
     found: dict[tuple[str, str], dict[CodeLine, float]] = {}
-    for row in () if side.window.host is None else side.window.host.rows:
+    for row in side.window.rows:
         if row.frames:
             line = row.frames[0]
             lines = found.setdefault((PurePath(line.file).name, line.function), {})

@@ -160,10 +160,12 @@ def _of_cores(cores: tuple[float, float] | None) -> tuple[str, ...]:
 def _flops_per_step(window: Window) -> float | None:
     """Return the operations of a step; ``None`` with a loop, whose body is counted only once."""
     programs = window.job.facts.get("jax", {}).get("largest_executables") or []
-    total = 0.0
+    total, trace = 0.0, window.trace
+    if trace is None:
+        return None
     for program in programs:
         name = re.escape(str(program.get("name", "")).removeprefix("jit_"))
-        per_step = window.calls_per_step(rf"PjitFunction\({name}\)")
+        per_step = trace.calls_per_step(rf"PjitFunction\({name}\)")
         if per_step is None or not per_step.value:
             continue
         if program.get("loops") or program.get("flops") is None or not program.get("whole", True):

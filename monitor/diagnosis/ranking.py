@@ -26,10 +26,13 @@ CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     # Where the pieces are many and small, it is their number that costs.
     "host_resident_data": ("many_small_copies",),
     "input_starved": ("few_cpus_allowed",),
+    # A loop over what is in the batch copies for each pass.
     "many_small_copies": ("python_loop_over_batch", "unjitted_step"),
+    # Programs that are compiled again stay in memory, and a list that is walked again grows.
     "memory_growth": ("retracing", "unjitted_step", "growing_sequence", "slowing_down"),
     "misaligned_shards": ("clock_throttled",),
     "per_step_sync": ("large_readback", "straggler_rank"),
+    # Where a loader has it cut, what waits is the input.
     "slow_tokenizer": ("input_starved",),
     "tiny_work": (
         "input_starved", "gc_pauses", "eager_launch_bound", "allocation_churn",

@@ -122,8 +122,7 @@ def _serving(window: Window) -> Headline | None:
     serving = window.job.serving
     if serving is None or serving.trains:
         return None
-    rows = () if window.host is None else window.host.rows
-    where = by_line(rows, lambda row: row.innermost)[:MOST_PLACES]
+    where = by_line(window.rows, lambda row: row.innermost)[:MOST_PLACES]
     said = "it answers requests, mostly here" if where else f"its main thread {serving.waits}"
     return Headline(SERVES.format(said), None, where)
 

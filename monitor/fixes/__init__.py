@@ -44,7 +44,7 @@ def load() -> dict[str, Codemod]:
     for name in names:
         module = importlib.import_module(f"{__name__}.{name}")
         codemod: Codemod = module.codemod
-        found[name] = replace(codemod, id=name)
+        found[name] = replace(codemod, id=name, change=module.change)
     return found
 
 

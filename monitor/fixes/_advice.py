@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,8 +18,6 @@ from whyidle.monitor.core.pace import breathe
 from whyidle.monitor.fixes import _snippet
 from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal
 from whyidle.monitor.fixes._findings import change_of, of_rows
-
-BY_FIX: Final = "monitor fix --allow-numerics writes it."
 
 
 def advised(
@@ -56,7 +53,7 @@ def _written(
     own = [name for probe, name in PROBES.items() if probe in imported]
     own = [codemod.framework, *own] if codemod.framework else own
     name: str = next((each for each in own if each in fixes), next(iter(fixes)))
-    notes = (BY_FIX,) if codemod.changes_numbers else ()
+    notes = ("monitor fix --allow-numerics writes it.",) if codemod.changes_numbers else ()
     code, text = _snippet.of(patch, *notes), fixes[name].text
     if code is None:
         text = f"{text} monitor fix has the patch for {Path(patch.file).name}."

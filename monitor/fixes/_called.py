@@ -12,6 +12,8 @@ from whyidle.monitor.code.source import Function
 from whyidle.monitor.fixes._change import NotHere, Refused
 from whyidle.monitor.fixes._codemod import Wanted
 
+# What the names of functions begin with whose results are arrays.
+Arrays = tuple[str, ...]
 _TRANSFORMS: Final = ("jax.grad", "jax.value_and_grad", "jax.jit", "jax.checkpoint")
 _PLAIN: Final = {"list", "tuple", "dict", "next", "float", "int", "len"}
 
@@ -57,7 +59,7 @@ def step_of(
     if not steps:
         raise NotHere
     if len(steps) > 1:
-        raise Refused("several functions of the loop have what was found", source.line(steps[1]))
+        raise Refused("several functions of the loop have what was found", steps[1])
     return steps[0]
 
 
@@ -75,31 +77,27 @@ def plain_params(function: Function) -> list[ast.arg]:
     return [*given.posonlyargs, *given.args]
 
 
-def check_arguments(source: Source, call: ast.Call, arrays: tuple[str, ...]) -> None:
+def check_arguments(source: Source, call: ast.Call, arrays: Arrays) -> None:
     """Refuse a call with anything but arrays, or trees of them."""
     if call.keywords:
         how = "**" if call.keywords[0].arg is None else "arguments by name"
-        raise Refused(f"it is called with {how}", source.line(call))
+        raise Refused(f"it is called with {how}", call)
     for each in call.args:
         value = each.value if isinstance(each, ast.Starred) else each
-        _check_argument(source, value, source.line(call), arrays)
-
-
-def _check_argument(source: Source, value: ast.expr, where: int, arrays: tuple[str, ...]) -> None:
-    known = source.constant(value)
-    if isinstance(known, ast.Lambda | ast.JoinedStr) or is_plain(known, str, bytes):
-        raise Refused("it is called with text, or with a function", where)
-    if is_plain(known) or _counts(source, value):
-        raise Refused("it is called with a whole number, which may be a size", where)
-    if source.definition(known) is not None or source.imported(known) is not None:
-        raise Refused(f"it is called with {source.code(value)}, which is no array", where)
-    made = known.func if isinstance(known, ast.Call) else None
-    of = source.definition(made)
-    if isinstance(of, ast.ClassDef):
-        raise Refused(f"it is called with an object of {of.name}", where)
-    name = source.imported(made)
-    if name is not None and not name.startswith(arrays) and name not in _PLAIN:
-        raise Refused(f"it is called with what {name} returns", where)
+        known = source.constant(value)
+        if isinstance(known, ast.Lambda | ast.JoinedStr) or is_plain(known, str, bytes):
+            raise Refused("it is called with text, or with a function", call)
+        if is_plain(known) or _counts(source, value):
+            raise Refused("it is called with a whole number, which may be a size", call)
+        if source.definition(known) is not None or source.imported(known) is not None:
+            raise Refused(f"it is called with {source.code(value)}, which is no array", call)
+        made = known.func if isinstance(known, ast.Call) else None
+        of = source.definition(made)
+        if isinstance(of, ast.ClassDef):
+            raise Refused(f"it is called with an object of {of.name}", call)
+        name = source.imported(made)
+        if name is not None and not name.startswith(arrays) and name not in _PLAIN:
+            raise Refused(f"it is called with what {name} returns", call)
 
 
 def _counts(source: Source, value: ast.expr) -> bool:

@@ -14,20 +14,24 @@ _COMMENT: Final = re.compile(r"[ \t]*(#.*)?(?=\r?\n)")
 
 
 class Refused(Exception):  # noqa: N818  an answer, not a defect
-    """The change cannot be proved right here: why, and at which line."""
+    """The change cannot be proved right here: why, and at which piece, or line."""
 
-    def __init__(self, why: str, line: int | None = None) -> None:
+    def __init__(self, why: str, at: ast.AST | int | None = None) -> None:
         super().__init__(why)
-        self.why, self.line = why, line
+        self.why, self._at = why, at
+
+    def line(self, source: Source) -> int | None:
+        """Return the line in its text."""
+        return source.line(self._at) if isinstance(self._at, ast.AST) else self._at
 
 
 class SetElsewhere(Refused):
     """An argument is given what other code sets: which one, and what it should be."""
 
     def __init__(
-        self, name: str, given: ast.expr, wanted: str, line: int, why: str | None = None
+        self, name: str, given: ast.expr, wanted: str, at: ast.AST, why: str | None = None
     ) -> None:
-        super().__init__(why or f"{name} is set by other code", line)
+        super().__init__(why or f"{name} is set by other code", at)
         self.name, self.given, self.wanted = name, given, wanted
 
 
@@ -65,7 +69,7 @@ class Change:
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
         if not self.source.is_placed(node):
-            raise Refused("where it stands in a text is not certain", self.source.line(node))
+            raise Refused("where it stands in a text is not certain", node)
         return self.source.span(node)
 
     def replace(self, node: ast.AST, new: str) -> None:
@@ -113,7 +117,7 @@ class Change:
             at = source.end(call) - 1
             self._put(at, at, ", ".join(texts))
         elif isinstance(given[-1], ast.GeneratorExp) and self._ends(given[-1]) == source.end(call):
-            raise Refused("the call has a generator as its one argument", source.line(call))
+            raise Refused("the call has a generator as its one argument", call)
         elif texts:
             self._after(call, given, texts)
 
@@ -206,7 +210,7 @@ class Change:
         """Let statements that follow each other stand in a block: ``if ..``, ``with ..``."""
         source, first = self.source, statements[0]
         if self._wrapped & set(statements):
-            raise Refused("several changes meet in one line", source.line(first))
+            raise Refused("several changes meet in one line", first)
         self._wrapped |= set(statements)
         begins = [self._begin(x) for x in statements]
         indent, unit = self.indent(first), self.unit()
@@ -256,7 +260,7 @@ class Change:
             return known
         module = name.partition(".")[0]
         if module in self.source.words:
-            raise Refused(f"{module} means something else here", self.source.line(at))
+            raise Refused(f"{module} means something else here", at)
         self.imports(module)
         return name
 

@@ -57,13 +57,13 @@ class Codemod:
 
     title: str
     rules: tuple[str, ...]
-    change: Callable[[Source, Wanted], Change]
     # It changes what is computed by more than rounding: only where the user allows it.
     changes_numbers: bool = False
     # Whose advice it is, where a program may use several: a loader of PyTorch's feeds JAX as well.
     framework: Framework | None = None
-    # Filled in by ``fixes.load``.
+    # Filled in by ``fixes.load``: what its file is called, and does.
     id: str = ""
+    change: Callable[[Source, Wanted], Change] = lambda source, _: Change(source)
 
 
 def first_of(some: Iterable[T], changed: Callable[[T], Change]) -> Change:

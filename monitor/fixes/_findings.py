@@ -15,9 +15,7 @@ from whyidle.monitor.fixes._patching import patches_of
 from whyidle.monitor.fixes._snippet import opcodes
 from whyidle.monitor.libraries.users import is_users
 
-NO_CODEMOD: Final = "no change of source is known for it"
 NO_SOURCE: Final = "the source of the job is not on this machine"
-NOT_WRITTEN_SO: Final = "nothing in the source is written as it expects"
 
 
 @dataclass(slots=True)
@@ -64,7 +62,7 @@ def change_of(
 ) -> tuple[Patch | None, list[Refusal]]:
     """Return the patch of one finding, on top of what is changed already; or why there is none."""
     if not codemods:
-        return None, [Refusal(None, NO_CODEMOD)]
+        return None, [Refusal(None, "no change of source is known for it")]
     measured = tuple((each.name, each.value) for each in finding.evidence)
     texts: list[tuple[str, str]] = []
     wanted: dict[str, Wanted] = {}
@@ -79,7 +77,7 @@ def change_of(
     if not texts:
         return None, [Refusal(None, NO_SOURCE)]
     patch, refusals = patches_of(codemods, texts, wanted, allow_numerics=allow_numerics)
-    return patch, refusals or [Refusal(None, NOT_WRITTEN_SO)]
+    return patch, refusals or [Refusal(None, "nothing in the source is written as it expects")]
 
 
 def _lines(finding: FindingJson, elsewhere: Sequence[tuple[str, int]]) -> dict[str, list[int]]:

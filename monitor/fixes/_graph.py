@@ -16,7 +16,6 @@ from whyidle.monitor.code.source import DEEPEST, Function, dotted
 from whyidle.monitor.fixes._change import Refused
 from whyidle.monitor.fixes._pure import check_global
 
-_FRAMEWORK: Final = ("tensorflow.", "keras.")
 _NOT: Final = ("py_function", "numpy_function", "print", "io.", "summary.", "Variable", "config.",
                "data.", "debugging.", "saved_model.", "train.", "function", "random.",
                "keras.layers.", "keras.optimizers.", "keras.models.", "keras.Model",
@@ -48,17 +47,17 @@ def check_layers(source: Source) -> None:
         name = _of_framework(source, call.func)
         kind, _, part = name.partition("layers.")
         if kind in {"keras.", "keras.src."} and part not in LAYERS:
-            raise Refused(f"{part} may draw random numbers, in another order", source.line(call))
+            raise Refused(f"{part} may draw random numbers, in another order", call)
         if name.startswith(("keras.applications.", "keras.models.load", "saved_model.load")):
-            raise Refused("what the model does is not seen here", source.line(call))
+            raise Refused("what the model does is not seen here", call)
         if name.startswith(("config.run_functions_eagerly", "keras.config.")):
-            raise Refused("the program says how functions run itself", source.line(call))
+            raise Refused("the program says how functions run itself", call)
 
 
 def _of_framework(source: Source, func: ast.expr | None) -> str:
     """Return the name of something of TensorFlow's or Keras', without the former."""
     name = source.imported(func) or ""
-    return name.removeprefix("tensorflow.") if name.startswith(_FRAMEWORK) else ""
+    return name.removeprefix("tensorflow.") if name.startswith(("tensorflow.", "keras.")) else ""
 
 
 class Graph:
@@ -72,7 +71,7 @@ class Graph:
         """Refuse a function that does, or may do, anything but compute."""
         is_plain = isinstance(function, ast.FunctionDef) and not function.decorator_list
         if depth > DEEPEST or not is_plain:
-            raise Refused("it calls what may do more than compute", self.source.line(function))
+            raise Refused("it calls what may do more than compute", function)
         for node in inside(*function.body):
             if isinstance(node, ast.With | ast.AsyncWith):
                 self._with(node)
@@ -82,11 +81,11 @@ class Graph:
     def _node(self, node: ast.AST, depth: int) -> None:
         source = self.source
         if isinstance(node, _MORE):
-            raise Refused("it does more than compute, or decides by a value", source.line(node))
+            raise Refused("it does more than compute, or decides by a value", node)
         if isinstance(node, ast.JoinedStr | ast.BoolOp):
-            raise Refused("it makes text or a truth of values", source.line(node))
+            raise Refused("it makes text or a truth of values", node)
         if any(isinstance(x, ast.Subscript | ast.Attribute) for x in targets(node)):
-            raise Refused("it changes something that it was given", source.line(node))
+            raise Refused("it changes something that it was given", node)
         if isinstance(node, ast.Call):
             self._call(node, depth)
         if isinstance(node, ast.Name) and not self._is_made(node):
@@ -100,20 +99,20 @@ class Graph:
                 ):
                     self.tapes.add(name)
                 case _:
-                    raise Refused("it does more than compute", self.source.line(node))
+                    raise Refused("it does more than compute", node)
 
     def _call(self, call: ast.Call, depth: int) -> None:
-        source, func, where = self.source, call.func, self.source.line(call)
+        source, func = self.source, call.func
         name, known = source.imported(func), source.defined(func)
         if name is not None:
             part = _of_framework(source, func)
             fits = (part and not part.startswith(_NOT)) or name in _BUILTINS
             if not fits or "random" in name or "dropout" in name.lower():
-                raise Refused(f"it calls {name}, which may be no part of a graph", where)
+                raise Refused(f"it calls {name}, which may be no part of a graph", call)
         elif known is not None:
             self.check(known, depth + 1)
         elif not (self._is_method(func) or self._is_made(func)):
-            raise Refused(f"it calls {source.code(func)}, of which nothing is known", where)
+            raise Refused(f"it calls {source.code(func)}, of which nothing is known", call)
 
     def _is_method(self, func: ast.expr) -> bool:
         if not isinstance(func, ast.Attribute):

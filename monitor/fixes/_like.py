@@ -62,7 +62,6 @@ Value = Like | Several | tuple["Value", ...] | Mapping[str, "Value"]
 Names = dict[str, Value]
 INTEGER: Final = Like(dtype=frozenset({"int"}))
 FLOAT: Final = Like(dtype=frozenset({"float"}))
-_REDUCES: Final = {"sum", "mean", "max", "min", "prod", "std", "var"}
 
 
 def number(node: ast.AST | None) -> Like | None:
@@ -109,7 +108,7 @@ def item(value: Value, key: str) -> Value:
 
 def reduced(name: str, call: ast.Call, of: Like, axes: int) -> Like | None:
     """Return a sum, or the like, over all of an array, or along an axis that stays."""
-    if name not in _REDUCES:
+    if name not in {"sum", "mean", "max", "min", "prod", "std", "var"}:
         return None
     dtype = of.floating.dtype if name in {"mean", "std", "var"} else of.dtype | {name}
     named = {x.arg for x in call.keywords}

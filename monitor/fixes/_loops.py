@@ -20,7 +20,6 @@ ONLY_COMPUTE: Final = {
     "mean", "median", "min", "norm", "numpy", "percentile", "quantile", "reshape", "round", "sqrt",
     "square", "stack", "std", "sum", "tolist", "var",
 }  # fmt: skip
-NO_COUNTER: Final = "nothing counts the steps of this loop"
 COUNTERS: Final = ("step", "number", "iteration")
 # What a person wants to see, and nobody waits for, may come so seldom; as the rules say it.
 EVERY: Final = 100
@@ -39,7 +38,7 @@ def of_loop(source: Source, loop: Loop, node: ast.AST) -> ast.stmt:
     for each in (node, *source.around(node)):
         if isinstance(each, ast.stmt) and each in loop.body:
             return each
-    raise Refused("the line is in no loop that trains", source.line(node))
+    raise Refused("the line is in no loop that trains", node)
 
 
 # Counting ----------------------------------------------------------------------------------------
@@ -49,7 +48,7 @@ def counter(source: Source, loop: Loop, change: Change) -> str:
     if known is not None:
         return known
     if not isinstance(loop, ast.For) or "enumerate" in names_set(source.module):
-        raise Refused(NO_COUNTER, source.line(loop))
+        raise Refused("nothing counts the steps of this loop", loop)
     name = source.fresh(*COUNTERS)
     # ``for a, b in xs`` becomes ``for name, (a, b) in enumerate(xs)``.
     is_bare = source.is_bare(loop.target)
@@ -111,7 +110,7 @@ def check_flow(source: Source, statements: Iterable[ast.stmt]) -> None:
                 node, ast.Return | ast.Yield | ast.YieldFrom | ast.Raise | ast.Await
             )
             if steers or (leaves and source.function(node) is source.function(statement)):
-                raise Refused("it steers the loop", source.line(node))
+                raise Refused("it steers the loop", node)
 
 
 def read_outside(source: Source, statements: Sequence[ast.stmt]) -> list[ast.Name]:

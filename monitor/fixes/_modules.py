@@ -71,10 +71,10 @@ class Modules:
         """Refuse a model of which a part may not run in half precision."""
         for made in self._made(value, 0):
             if made is None:
-                raise self._unseen(value, self.source.line(value))
+                raise self._unseen(value, value)
             self._check_made(made)
 
-    def _unseen(self, value: ast.expr, where: int) -> Refused:
+    def _unseen(self, value: ast.expr, where: ast.AST) -> Refused:
         return Refused(f"what {self.source.code(value)} is made of is not seen here", where)
 
     def _kind(self, made: ast.Call) -> ast.ClassDef | str | None:
@@ -82,13 +82,14 @@ class Modules:
         known = self.source.definition(made.func)
         if isinstance(known, ast.ClassDef):
             is_module = len(known.bases) == 1
-            return known if is_module and self._is_base(known.bases[0]) else None
+            return (
+                known
+                if is_module and self.source.means(known.bases[0], "torch.nn.Module")
+                else None
+            )
         module, _, name = (self.source.imported(made.func) or "").rpartition(".")
         is_module = module == "torch.nn" and name[0].isupper() and name not in _NO_MODULES
         return name if is_module else None
-
-    def _is_base(self, base: ast.expr) -> bool:
-        return self.source.means(base, "torch.nn.Module")
 
     def _made(self, value: ast.expr | None, depth: int) -> Iterator[ast.Call | None]:
         """Yield the calls that make a model; ``None`` where one is not seen."""
@@ -139,21 +140,21 @@ class Modules:
 
     # What it is made of --------------------------------------------------------------------------
     def _check_made(self, made: ast.Call) -> None:
-        kind, where = self._kind(made), self.source.line(made)
+        kind = self._kind(made)
         if kind is None:
-            raise Refused(f"what {self.source.code(made.func)} does is not seen here", where)
+            raise Refused(f"what {self.source.code(made.func)} does is not seen here", made)
         if isinstance(kind, ast.ClassDef):
             self._check_class(kind)
             return
         if kind not in _LAYERS:
-            raise Refused(f"whether {kind} runs in half precision is not certain", where)
+            raise Refused(f"whether {kind} runs in half precision is not certain", made)
         if kind in {"Sequential", "ModuleList"}:
             for each in made.args:
-                self._check_parts(each, where)
+                self._check_parts(each, made)
         elif kind == "TransformerEncoder":
             self.check(made.args[0])
 
-    def _check_parts(self, value: ast.expr, where: int) -> None:
+    def _check_parts(self, value: ast.expr, where: ast.AST) -> None:
         """Check the layers that others are made of, alone or in a list."""
         match value:
             case ast.Starred(value=inner):
@@ -174,7 +175,7 @@ class Modules:
         self._seen.add(kind)
         methods = methods_of(kind)
         if "forward" not in methods:
-            raise Refused("a model without a forward pass of its own", self.source.line(kind))
+            raise Refused("a model without a forward pass of its own", kind)
         begin = methods.get("__init__")
         for call in inside(*begin.body) if begin is not None else ():
             if isinstance(call, ast.Call) and self._kind(call) is not None:
@@ -183,7 +184,7 @@ class Modules:
 
     def _check_method(self, method: Function) -> None:
         if method.decorator_list:
-            raise Refused("a method of the model has a decorator", self.source.line(method))
+            raise Refused("a method of the model has a decorator", method)
         if method not in self._methods:
             self._methods.add(method)
             self.check_code(method.body)
@@ -192,9 +193,9 @@ class Modules:
         """Refuse code of which it is not certain that it runs with tensors of two types."""
         for node in inside(*code):
             if not all(isinstance(x, ast.Name | ast.Tuple) for x in targets(node)):
-                raise Refused("it writes into what may be of another type", self.source.line(node))
+                raise Refused("it writes into what may be of another type", node)
             if isinstance(node, _MORE):
-                raise Refused("it does more than compute", self.source.line(node))
+                raise Refused("it does more than compute", node)
             if isinstance(node, ast.Call):
                 self.check_call(node)
 
@@ -208,8 +209,7 @@ class Modules:
                 return
         if name is None and self._is_layer(func):
             return
-        raise Refused(f"what {self.source.code(func)} does in half precision is not certain",
-                      self.source.line(call))  # fmt: skip
+        raise Refused(f"what {self.source.code(func)} does in half precision is not certain", call)
 
     def _is_layer(self, func: ast.expr) -> bool:
         """Tell whether a layer of the model, or a method of its own, is called."""

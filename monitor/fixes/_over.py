@@ -41,14 +41,10 @@ def counted(source: Source, value: ast.expr) -> ast.expr | None:
 def zipped(source: Source, value: ast.expr) -> list[ast.expr]:
     """Return what a loop goes over side by side."""
     if isinstance(value, ast.Call) and source.means(value.func, "zip"):
-        if len(value.args) > 1 and not _is_strict(source, value):
-            raise Refused("what is zipped may be of several lengths", source.line(value))
+        if len(value.args) > 1 and not source.means(argument(value, "strict"), "True"):
+            raise Refused("what is zipped may be of several lengths", value)
         return value.args
     return [value]
-
-
-def _is_strict(source: Source, call: ast.Call) -> bool:
-    return source.means(argument(call, "strict"), "True")
 
 
 def check_array(source: Source, value: ast.expr) -> None:
@@ -56,7 +52,7 @@ def check_array(source: Source, value: ast.expr) -> None:
     if not _is_array(source, value, 0):
         raise Refused(
             f"whether {source.code(value)} is one array, and no list of them, is not certain",
-            source.line(value),
+            value,
         )
 
 
@@ -77,18 +73,14 @@ def _is_array(source: Source, value: ast.expr | None, depth: int) -> bool:
             # A list times an array is an array as well.
             return _is_array(source, left, deeper) or _is_array(source, right, deeper)
         case ast.Name():
-            return _is_named_array(source, value, depth)
+            places = source.assigned(value)
+            if source.is_shared(value):
+                return False
+            if any(_says_array(source, use) for use in source.uses(value)) and len(places) == 1:
+                return True
+            return bool(places) and all(_is_set_to_array(source, x, depth) for x in places)
         case _:
             return False
-
-
-def _is_named_array(source: Source, name: ast.Name, depth: int) -> bool:
-    places = source.assigned(name)
-    if source.is_shared(name):
-        return False
-    if any(_says_array(source, use) for use in source.uses(name)) and len(places) == 1:
-        return True
-    return bool(places) and all(_is_set_to_array(source, x, depth) for x in places)
 
 
 def _says_array(source: Source, use: ast.Name) -> bool:

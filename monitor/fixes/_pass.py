@@ -38,33 +38,28 @@ class Pass:
 def read(source: Source, loop: ast.For, found: Change) -> Pass:
     """Return what a pass is; refuse what no function could be."""
     one = Pass(loop)
-    _check_form(source, loop)
-    _appended(source, one)
+    if loop.orelse:
+        raise Refused("the loop has an else, or waits", loop)
+    if loop.body[0].lineno == source.line(loop):
+        raise Refused("a pass stands in the line of its loop", loop)
+    for line in loop.body:
+        if hasattr(line, "body") or isinstance(line, ast.Match):
+            raise Refused("the loop decides, or loops again, within a pass", line)
+        if isinstance(line, ast.Break | ast.Continue | ast.Return):
+            raise Refused("a pass may leave the loop", line)
+    _appended(one)
     _gone_over(source, one, found)
     _carried(source, one)
     return one
 
 
-def _check_form(source: Source, loop: ast.For) -> None:
-    where = source.line(loop)
-    if loop.orelse:
-        raise Refused("the loop has an else, or waits", where)
-    if loop.body[0].lineno == where:
-        raise Refused("a pass stands in the line of its loop", where)
-    for line in loop.body:
-        if hasattr(line, "body") or isinstance(line, ast.Match):
-            raise Refused("the loop decides, or loops again, within a pass", source.line(line))
-        if isinstance(line, ast.Break | ast.Continue | ast.Return):
-            raise Refused("a pass may leave the loop", source.line(line))
-
-
-def _appended(source: Source, one: Pass) -> None:
+def _appended(one: Pass) -> None:
     """Find the lists that results of each pass are appended to."""
     for line in one.lines:
         match line:
             case ast.Expr(ast.Call(func=ast.Attribute(ast.Name(id=name), "append")) as call):
                 if len(call.args) != 1 or name in one.kept:
-                    raise Refused("several results of a pass go into one list", source.line(line))
+                    raise Refused("several results of a pass go into one list", line)
                 one.kept[name] = call
             case _:
                 pass
@@ -73,7 +68,7 @@ def _appended(source: Source, one: Pass) -> None:
 # What is gone over -------------------------------------------------------------------------------
 def _gone_over(source: Source, one: Pass, found: Change) -> None:
     """Find the arrays that each pass gets a part of."""
-    loop, where = one.loop, source.line(one.loop)
+    loop = one.loop
     number = counted(source, loop.iter)
     if number is not None and isinstance(loop.target, ast.Name):
         _picked(source, one, loop.target.id, number, found)
@@ -83,12 +78,12 @@ def _gone_over(source: Source, one: Pass, found: Change) -> None:
     if over != [loop.iter]:
         names = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
     if len(names) != len(over) or not all(isinstance(x, ast.Name) for x in names):
-        raise Refused("what the loop goes over is not certain", where)
+        raise Refused("what the loop goes over is not certain", one.loop)
     for array, name in zip(over, names, strict=True):
         check_array(source, array)
         one.over[source.code(array)] = source.code(name)
     if len(one.over) != len(over):
-        raise Refused("the loop goes over one array twice", where)
+        raise Refused("the loop goes over one array twice", one.loop)
 
 
 def _picked(source: Source, one: Pass, number: str, count: ast.expr, found: Change) -> None:
@@ -103,14 +98,14 @@ def _picked(source: Source, one: Pass, number: str, count: ast.expr, found: Chan
         if axis == 0:
             check_array(source, node.value)
         if any(name == array and other != axis for name, other in places):
-            raise Refused(f"{array} is gone over along two axes", source.line(node))
+            raise Refused(f"{array} is gone over along two axes", node)
         name = source.fresh(f"one_{array}", f"part_of_{array}")
         places[array, axis] = one.picked[node] = name
     mine = set(inside(*one.picked))
     for node in inside(*one.loop.body):
         if isinstance(node, ast.Name) and node.id == number and node not in mine:
             why = "the number of the pass is used for more than to pick a part of an array"
-            raise Refused(why, source.line(node))
+            raise Refused(why, node)
     whole, written = length_of(source, count), source.code(count)
     for (array, axis), name in places.items():
         text = array
@@ -133,10 +128,10 @@ def _axis(node: ast.Subscript, number: str) -> int | None:
 # What is carried ---------------------------------------------------------------------------------
 def _carried(source: Source, one: Pass) -> None:
     """Find what a pass leaves to the next; refuse what of it is used otherwise."""
-    where, mine = source.line(one.loop), set(inside(one.loop))
-    scope = source.scope(one.loop)
+    loop, mine = one.loop, set(inside(one.loop))
+    scope = source.scope(loop)
     assigned = {name_of(x): x for x in sets(*one.lines) if source.owner(x) is scope}
-    given = names_set(one.loop.target)
+    given = names_set(loop.target)
     done: set[str] = set()
     for line in one.lines:
         ends = names_set(*targets(line))
@@ -146,25 +141,25 @@ def _carried(source: Source, one: Pass) -> None:
         one.carried += [x for x in assigned if x in seen - done and x not in one.carried]
         done |= ends
     if not one.carried:
-        raise Refused("no pass builds on the one before", where)
+        raise Refused("no pass builds on the one before", loop)
     if (given | set(one.kept)) & set(assigned):
-        raise Refused("a pass sets what the loop sets itself", where)
-    for name in (*assigned.values(), *sets(one.loop.target)):
+        raise Refused("a pass sets what the loop sets itself", loop)
+    for name in (*assigned.values(), *sets(loop.target)):
         text = name_of(name)
         if source.is_shared(name):
-            raise Refused(f"{text} is shared with other functions", source.line(name))
+            raise Refused(f"{text} is shared with other functions", name)
         for use in source.uses(name):
             if use in mine:
                 continue
-            if source.function(use) is not source.function(one.loop):
-                raise Refused(f"{text} is read by another function", source.line(use))
+            if source.function(use) is not source.function(loop):
+                raise Refused(f"{text} is read by another function", use)
             # In a loop around it, what stands before it comes after it, too.
-            is_later = source.line(use) > where or source.loops(one.loop)
+            is_later = source.line(use) > source.line(loop) or source.loops(loop)
             if is_later and text not in one.carried:
-                raise Refused(f"{text} of the last pass is used after it", source.line(use))
+                raise Refused(f"{text} of the last pass is used after it", use)
     for text in (*one.over, one.length or "0"):
         if variables(ast.parse(f"({text})", mode="eval")) & set(assigned):
-            raise Refused("a pass changes what the loop goes over", where)
+            raise Refused("a pass changes what the loop goes over", loop)
 
 
 def _read(source: Source, line: ast.stmt, scope: Scope) -> set[str]:

@@ -28,35 +28,29 @@ def patched(
     try:
         change = codemod.change(source, wanted)
         after = change.text()
+        if after == text:
+            return None
         compile(after, file, "exec", dont_inherit=True)
     except NotHere:
         return None
     except SetElsewhere as refused:
-        return _instead(codemod, file, refused, {**(known or {}), file: text})
+        # Say which option of the user's it is that sets the value.
+        try:
+            option = Options({**(known or {}), file: text}).of(refused.given, file)
+        except RecursionError:
+            option = None
+        if option is None:
+            return Refusal(codemod.id, refused.why, file, refused.line(source))
+        why = f"{refused.name} is what {option.name} says"
+        return Refusal(codemod.id, why, file, refused.line(source), option.to(refused.wanted))
     except Refused as refused:
-        return Refusal(codemod.id, refused.why, file, refused.line)
+        return Refusal(codemod.id, refused.why, file, refused.line(source))
     except RecursionError:
         return Refusal(codemod.id, TOO_DEEP, file)
     except Exception as error:  # noqa: BLE001  a defect of ours is no patch
         what = f"a defect of whyidle: {type(error).__name__}: {error}"
         return Refusal(codemod.id, what, file)
-    if after == text:
-        return None
     return Patch(file, text, after, codemod.id, codemod.title, tuple(change.notes))
-
-
-def _instead(
-    codemod: Codemod, file: str, refused: SetElsewhere, known: Mapping[str, str]
-) -> Refusal:
-    """Say which option of the user's it is that sets the value."""
-    try:
-        option = Options(known).of(refused.given, file)
-    except RecursionError:
-        option = None
-    if option is None:
-        return Refusal(codemod.id, refused.why, file, refused.line)
-    why = f"{refused.name} is what {option.name} says"
-    return Refusal(codemod.id, why, file, refused.line, option.to(refused.wanted))
 
 
 def patches_of(

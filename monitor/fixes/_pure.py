@@ -31,7 +31,6 @@ _METHODS: Final = {
 }  # fmt: skip
 _CHANGES: Final = {"append", "update", "extend", "pop", "add", "clear", "setdefault", "insert",
                    "fill"}  # fmt: skip
-_ABOUT: Final = {"shape", "ndim", "dtype", "size"}
 _MORE: Final = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Try,
                 ast.With, ast.AsyncWith, ast.Import, ast.ImportFrom, ast.ClassDef, ast.While,
                 ast.Assert, ast.Raise)  # fmt: skip
@@ -50,10 +49,10 @@ class Purity:
             return
         self.seen.add(function)
         if depth > DEEPEST or isinstance(function, ast.AsyncFunctionDef):
-            raise Refused("it calls too many others", self.source.line(function))
+            raise Refused("it calls too many others", function)
         for mark in function.decorator_list:
             if "jit" not in self.source.code(mark):
-                raise Refused("a function has a decorator", self.source.line(mark))
+                raise Refused("a function has a decorator", mark)
         self.check_code(function.body, _own(function), depth)
 
     def check_code(self, code: list[ast.stmt], own: set[str], depth: int = 0) -> None:
@@ -63,10 +62,10 @@ class Purity:
 
     def _node(self, node: ast.AST, own: set[str], depth: int) -> None:
         if isinstance(node, _MORE):
-            raise Refused("it does more than compute", self.source.line(node))
+            raise Refused("it does more than compute", node)
         match node:
             case ast.JoinedStr():
-                raise Refused("it makes text of values", self.source.line(node))
+                raise Refused("it makes text of values", node)
             case ast.If(test=test) | ast.IfExp(test=test):
                 self._static(test)
             case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
@@ -80,8 +79,7 @@ class Purity:
                     if isinstance(each, ast.Attribute) or (
                         isinstance(each, ast.Subscript) and dotted(each.value) not in own
                     ):
-                        why = "it changes something that it was given"
-                        raise Refused(why, self.source.line(each))
+                        raise Refused("it changes something that it was given", each)
 
     def _static(self, test: ast.expr) -> None:
         """Refuse a condition that may be about a value of the device."""
@@ -102,8 +100,7 @@ class Purity:
             case _:
                 is_static = self._is_static(test)
         if not is_static:
-            why = "a condition may depend on a value of the device"
-            raise Refused(why, self.source.line(test))
+            raise Refused("a condition may depend on a value of the device", test)
 
     def _is_static(self, value: ast.expr) -> bool:
         match value:
@@ -111,7 +108,7 @@ class Purity:
                 known = self.source.value(value)
                 return known is not None and known is not value and self._is_static(known)
             case ast.Attribute(attr=attr):
-                return attr in _ABOUT
+                return attr in {"shape", "ndim", "dtype", "size"}
             case ast.Subscript(value=inner):
                 return self._is_static(inner)
             case ast.Call(func=func):
@@ -122,11 +119,11 @@ class Purity:
                 return is_plain(value, int, float, str)
 
     def _call(self, call: ast.Call, own: set[str], depth: int) -> None:
-        source, func, where = self.source, call.func, self.source.line(call)
+        source, func = self.source, call.func
         name, known = source.imported(func), source.defined(func)
         if name is not None:
             if name.startswith(_NOT) or not (name.startswith(_TRACED) or name in _BUILTINS):
-                raise Refused(f"it calls {name}, which may not be compiled", where)
+                raise Refused(f"it calls {name}, which may not be compiled", call)
             return
         if known is not None:
             self.check(known, depth + 1)
@@ -140,12 +137,12 @@ class Purity:
                 return
             case ast.Attribute(value=of, attr=attr) if attr in _METHODS:
                 if attr == "append" and dotted(of) not in own:
-                    raise Refused("it changes something that it was given", where)
+                    raise Refused("it changes something that it was given", call)
                 return
             case ast.Name() if self._is_made(func):
                 return
             case _:
-                raise Refused(f"it calls {source.code(func)}, of which nothing is known", where)
+                raise Refused(f"it calls {source.code(func)}, of which nothing is known", call)
 
     def _is_made(self, name: ast.Name) -> bool:
         """Tell whether a name is a function that JAX made of another: ``f = jax.grad(g)``."""
@@ -166,7 +163,7 @@ class Purity:
                 self.check(known, depth + 1)
             elif isinstance(each, ast.Name) and each in call.args:
                 if self.source.imported(each) is None and not self._is_made(each):
-                    raise Refused(f"nothing is known of {each.id}", self.source.line(each))
+                    raise Refused(f"nothing is known of {each.id}", each)
 
 
 def check_global(source: Source, name: ast.Name) -> None:
@@ -175,7 +172,7 @@ def check_global(source: Source, name: ast.Name) -> None:
         return
     why = f"{name.id} of the module changes"
     if len(source.assigned(name)) > 1 or source.is_shared(name):
-        raise Refused(why, source.line(name))
+        raise Refused(why, name)
     for use in source.uses(name):
         parent = source.parent(use)
         is_changed = isinstance(parent, ast.Attribute) and parent.attr in _CHANGES
@@ -183,7 +180,7 @@ def check_global(source: Source, name: ast.Name) -> None:
             parent.ctx, ast.Store
         )
         if is_changed or (is_written and use is parent.value):  # type: ignore[union-attr]
-            raise Refused(why, source.line(use))
+            raise Refused(why, use)
 
 
 def _own(function: Function) -> set[str]:

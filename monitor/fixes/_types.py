@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.code.program import argument, arguments, has_stars, is_plain, plain_text
-from whyidle.monitor.code.source import DEEPEST, Function, variables
+from whyidle.monitor.code.program import argument, has_stars, is_plain, plain_text
+from whyidle.monitor.code.source import DEEPEST, Function, arguments, variables
 from whyidle.monitor.fixes._change import Refused
 from whyidle.monitor.fixes._like import (
     INTEGER,
@@ -114,7 +114,7 @@ class Types:
 
     def _refused(self, node: ast.AST) -> Refused:
         why = "whether each pass leaves what it carries of one shape is not certain"
-        return Refused(why, self.source.line(node))
+        return Refused(why, node)
 
     def _bind(self, target: ast.expr, value: Value, names: Names) -> None:
         if isinstance(target, ast.Name):

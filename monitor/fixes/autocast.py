@@ -70,30 +70,30 @@ def _backward(source: Source) -> tuple[ast.Call, str]:
     if not calls:
         raise NotHere
     if len(calls) > 1:
-        raise Refused("there is more than one backward pass", source.line(calls[1]))
+        raise Refused("there is more than one backward pass", calls[1])
     match calls[0]:
         case ast.Call(func=ast.Attribute(ast.Name(id=name)), args=[], keywords=[]):
             return calls[0], name
         case call:
-            raise Refused("what the backward pass begins with is no name", source.line(call))
+            raise Refused("what the backward pass begins with is no name", call)
 
 
 def _region(source: Source, modules: Modules, call: ast.Call, loss: str) -> list[ast.stmt]:
     """Return the statements from the first call of a model to the loss."""
-    backward, where = source.statement(call), source.line(call)
+    backward = source.statement(call)
     block = source.block(backward)
     before = block[: block.index(backward)] if block else []
     ends = [x for x in before if loss in names_set(x)]
     if len(ends) != 1 or hasattr(ends[0], "body"):
-        raise Refused(f"{loss} is not computed by one statement next to its backward pass", where)
+        raise Refused(f"{loss} is not computed by one statement next to its backward pass", call)
     before = before[: before.index(ends[0]) + 1]
     first = next((x for x in before if _calls_model(modules, x)), None)
     if first is None:
-        raise Refused("which call is the model's is not certain", source.line(ends[0]))
+        raise Refused("which call is the model's is not certain", ends[0])
     region = before[before.index(first) :]
     for each in region:
         if hasattr(each, "body"):
-            raise Refused("more than the model's call comes before the loss", source.line(each))
+            raise Refused("more than the model's call comes before the loss", each)
     return region
 
 
@@ -105,29 +105,28 @@ def _calls_model(modules: Modules, code: ast.AST) -> bool:
 def _check(source: Source, modules: Modules, region: list[ast.stmt], loss: str) -> None:
     mine = set(inside(*region))
     for statement in region:
-        where = source.line(statement)
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
-            raise Refused("between model and loss is more than what they need", where)
+            raise Refused("between model and loss is more than what they need", statement)
         if not all(isinstance(x, ast.Name | ast.Tuple) for x in targets(statement)):
-            raise Refused("it writes into what may be of another type", where)
+            raise Refused("it writes into what may be of another type", statement)
         if statement is region[-1] and statement.value is not None:
             _check_loss(source, modules, statement.value)
         elif statement.value is not None:
-            _check_value(source, modules, statement.value)
+            _check_value(modules, statement.value)
     for name in (x for x in sets(*region) if name_of(x) != loss):
         for use in source.uses(name):
             if use not in mine and not _is_ranked(source, use):
                 why = f"{name_of(name)} is used outside, too, and would be of half precision"
-                raise Refused(why, source.line(use))
+                raise Refused(why, use)
 
 
-def _check_value(source: Source, modules: Modules, value: ast.expr) -> None:
+def _check_value(modules: Modules, value: ast.expr) -> None:
     """Refuse what is computed with anything but models, and what autocast knows."""
     for call in (x for x in inside(value) if isinstance(x, ast.Call)):
         if modules.is_model(call.func):
             modules.check(call.func)
             if call.keywords:
-                raise Refused("the model is called with arguments by name", source.line(call))
+                raise Refused("the model is called with arguments by name", call)
         elif not _moves(call):
             modules.check_call(call)
 
@@ -145,18 +144,15 @@ def _check_loss(source: Source, modules: Modules, value: ast.expr) -> None:
             if any(isinstance(x, ast.Call) for x in inside(side)):
                 _check_loss(source, modules, side)
         return
-    where = source.line(value)
     if not isinstance(value, ast.Call):
-        raise Refused(f"{source.code(value)} is no loss that autocast computes in float32", where)
+        raise Refused(f"{source.code(value)} is no loss that autocast computes in float32", value)
     made = _made(source, value.func)
     if source.means(value.func, *_NOT_IN_HALF) or source.means(made, *_NOT_IN_HALF):
-        why = "BCELoss cannot be computed in half precision: BCEWithLogitsLoss can"
-        raise Refused(why, where)
+        raise Refused("BCELoss cannot be computed in half precision: BCEWithLogitsLoss can", value)
     if not source.means(value.func, *_SAFE) and not source.means(made, *_SAFE_MODULES):
-        why = f"whether {source.code(value.func)} needs float32 is not certain"
-        raise Refused(why, where)
+        raise Refused(f"whether {source.code(value.func)} needs float32 is not certain", value)
     for each in (*value.args, *(x.value for x in value.keywords)):
-        _check_value(source, modules, each)
+        _check_value(modules, each)
 
 
 def _made(source: Source, func: ast.expr) -> ast.expr | None:
@@ -188,7 +184,7 @@ def _device(source: Source, at: ast.AST) -> str:
             elsewhere.add(kind.format(source.code(value)))
     found = here or elsewhere
     if len(found) != 1:
-        raise Refused("which kind of device it runs on is not certain", source.line(at))
+        raise Refused("which kind of device it runs on is not certain", at)
     return found.pop()
 
 
@@ -234,7 +230,6 @@ def _values(source: Source, value: ast.expr) -> list[ast.expr]:
 codemod = Codemod(
     title="Forward pass and loss run in bfloat16",
     rules=("full_precision_matmul",),
-    change=change,
     framework="pytorch",
     changes_numbers=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.fixes._change import Change, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 
@@ -17,10 +17,8 @@ def change(source: Source, _wanted: Wanted) -> Change:
             continue
         statement = source.parent(call)
         if not isinstance(statement, ast.Expr):
-            raise Refused("empty_cache() stands inside another statement", source.line(call))
+            raise Refused("empty_cache() stands inside another statement", call)
         found.remove(statement)
-    if not found.edits:
-        raise NotHere
     found.notes.append(
         "The memory that the allocator holds stays with it: other processes see less."
     )
@@ -30,6 +28,5 @@ def change(source: Source, _wanted: Wanted) -> Change:
 codemod = Codemod(
     title="The allocator keeps its memory between steps",
     rules=("allocation_churn",),
-    change=change,
     framework="pytorch",
 )

@@ -22,9 +22,9 @@ def change(source: Source, wanted: Wanted) -> Change:
         if loop is None or any(guards(source, statement, loop)):
             continue
         if not isinstance(statement, ast.Expr) or statement.value is not call:
-            raise Refused("what gc.collect() returns is used", source.line(call))
+            raise Refused("what gc.collect() returns is used", call)
         if of_loop(source, loop, statement) is not statement:
-            raise Refused("gc.collect() stands inside another statement", source.line(call))
+            raise Refused("gc.collect() stands inside another statement", call)
         found.wrap([statement], f"if {counter(source, loop, found)} % {EVERY} == 0")
         loops.append(loop)
     if {"weakref", "__del__", "tracemalloc"} & source.words:
@@ -50,17 +50,14 @@ def _loop(source: Source, wanted: Wanted, known: list[Loop]) -> Loop:
     if not outer:
         raise NotHere
     if len(outer) > 1:
-        raise Refused("several loops train, one after the other", source.line(inner[0]))
+        raise Refused("several loops train, one after the other", inner[0])
     loop = outer.pop()
     function = source.function(loop)
     if isinstance(function, Function) and any(map(source.loops, source.uses(function))):
-        raise Refused("its function is called in a loop: it would freeze again and again",
-                      source.line(loop))  # fmt: skip
+        raise Refused("its function is called in a loop: it would freeze again and again", loop)
     return loop
 
 
 codemod = Codemod(
-    title="The collector leaves alone what is alive before the loop",
-    rules=("gc_pauses",),
-    change=change,
+    title="The collector leaves alone what is alive before the loop", rules=("gc_pauses",)
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.code.program import arguments, has_stars
-from whyidle.monitor.fixes._change import Change, NotHere, Refused
+from whyidle.monitor.code.program import has_stars
+from whyidle.monitor.code.source import arguments
+from whyidle.monitor.fixes._change import Change, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 
@@ -20,16 +21,10 @@ def change(source: Source, wanted: Wanted) -> Change:
         if not wanted.fits(source, node) or not source.means(call.func, "jax.device_put"):
             continue
         if len(arguments(call)) != 1 or has_stars(call):
-            raise Refused("where each goes is said one by one", source.line(call))
+            raise Refused("where each goes is said one by one", call)
         found.replace(call, source.code(arguments(call)[0]))
         found.surround(node, f"{source.code(call.func)}(", ")")
-    if not found.edits:
-        raise NotHere
     return found
 
 
-codemod = Codemod(
-    title="One call copies all arrays",
-    rules=("many_small_copies",),
-    change=change,
-)
+codemod = Codemod(title="One call copies all arrays", rules=("many_small_copies",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.code.program import arguments
+from whyidle.monitor.code.source import arguments
 from whyidle.monitor.code.trains import Loop
 from whyidle.monitor.fixes._change import Change, NotHere, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
@@ -67,17 +67,13 @@ def _check(source: Source, assign: ast.Assign, names: set[str]) -> None:
     target = assign.targets[0]
     for each in target.elts if isinstance(target, ast.Tuple) else [target]:
         if not isinstance(each, ast.Name) or each.id not in names:
-            raise Refused("it is set together with what stays on the host", source.line(assign))
+            raise Refused("it is set together with what stays on the host", assign)
         for use in source.uses(each):
             call = source.call_with(use)
             if call is None or not (
                 _is_compiled(source, call.func) or source.means(call.func, "len")
             ):
-                raise Refused(f"{each.id} is used on the host, too", source.line(use))
+                raise Refused(f"{each.id} is used on the host, too", use)
 
 
-codemod = Codemod(
-    title="The data is put on the device once",
-    rules=("host_resident_data",),
-    change=change,
-)
+codemod = Codemod(title="The data is put on the device once", rules=("host_resident_data",))

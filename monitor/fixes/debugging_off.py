@@ -7,7 +7,7 @@ from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument, plain_text
-from whyidle.monitor.fixes._change import Change, NotHere, Refused, SetElsewhere
+from whyidle.monitor.fixes._change import Change, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
 _SET: Final = ("torch.autograd.set_detect_anomaly",
@@ -36,8 +36,6 @@ def change(source: Source, _wanted: Wanted) -> Change:
                     found.replace(value, '"0"')
             case _:
                 pass
-    if not found.edits:
-        raise NotHere
     found.notes.append(NOTE)
     return found
 
@@ -48,7 +46,7 @@ def _call(source: Source, call: ast.Call, found: Change) -> None:
     elif source.means(call.func, *_WITHIN):
         name = source.code(call.func).replace("detect_anomaly", "set_detect_anomaly")
         if source.spelt("torch", call) is None and "." not in name:
-            raise Refused("detect_anomaly is imported by its name alone", source.line(call))
+            raise Refused("detect_anomaly is imported by its name alone", call)
         found.replace(call, f"{name}(False)")
     elif source.means(call.func, "jax.config.update"):
         if _text(source, argument(call, "name", 0)) in _OPTIONS:
@@ -66,11 +64,11 @@ def _call(source: Source, call: ast.Call, found: Change) -> None:
 
 def _off(source: Source, value: ast.expr | None, call: ast.Call, found: Change) -> None:
     if value is None:
-        raise Refused("what it is set to is not among its arguments", source.line(call))
+        raise Refused("what it is set to is not among its arguments", call)
     if source.means(value, "False"):
         return
     if not source.means(source.constant(value), "True"):
-        raise SetElsewhere("whether it is on", value, "False", source.line(call))
+        raise SetElsewhere("whether it is on", value, "False", call)
     found.replace(value, "False")
 
 
@@ -79,7 +77,5 @@ def _text(source: Source, node: ast.expr | None) -> str | None:
 
 
 codemod = Codemod(
-    title="The search for errors is turned off",
-    rules=("debugging_mode", "costly_setting"),
-    change=change,
+    title="The search for errors is turned off", rules=("debugging_mode", "costly_setting")
 )

@@ -27,7 +27,13 @@ def change(source: Source, wanted: Wanted) -> Change:
         total, value = added
         if any(isinstance(x, ast.Call) and last(x) in _NUMBERS for x in inside(value)):
             continue
-        _check(source, total, statement)
+        # Refuse where what was kept may be differentiated later.
+        if source.is_shared(total):
+            raise Refused(f"{total.id} is set by other functions, too", total)
+        mine = set(inside(statement))
+        for use in source.uses(total):
+            if use not in mine and not any(map(_is_shown, source.within_statement(use))):
+                raise Refused(f"{total.id} may be differentiated, or kept for something else", use)
         found = Change(source)
         found.replace(value, detached(source, value))
         return found
@@ -55,24 +61,9 @@ def _added(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
             return None
 
 
-def _check(source: Source, total: ast.Name, statement: ast.stmt) -> None:
-    """Refuse where what was kept may be differentiated later."""
-    if source.is_shared(total):
-        raise Refused(f"{total.id} is set by other functions, too", source.line(total))
-    mine = set(inside(statement))
-    for use in source.uses(total):
-        if use not in mine and not any(map(_is_shown, source.within_statement(use))):
-            why = f"{total.id} may be differentiated, or kept for something else"
-            raise Refused(why, source.line(use))
-
-
 def _is_shown(above: ast.AST) -> bool:
     is_call = isinstance(above, ast.Call) and last(above) in _SHOWN
     return is_call or isinstance(above, ast.FormattedValue)
 
 
-codemod = Codemod(
-    title="What is kept of a step keeps no graph",
-    rules=("memory_growth",),
-    change=change,
-)
+codemod = Codemod(title="What is kept of a step keeps no graph", rules=("memory_growth",))

@@ -27,7 +27,7 @@ def change(source: Source, wanted: Wanted) -> Change:
         raise NotHere
     if len(here) > 1:
         raise Refused("several compiled functions, and it is not certain which one it is",
-                      source.line(here[1][0]))  # fmt: skip
+                      here[1][0])  # fmt: skip
     mark, name = here[0]
     places = _replaced(source, name)
     found = Change(source)
@@ -76,49 +76,47 @@ def _replaced(source: Source, name: ast.AST) -> list[int]:
     """Return the places of the arguments that every call replaces by what it returns."""
     common: set[int] | None = None
     if len(source.assigned(name)) != 1:
-        raise Refused(f"{name_of(name)} is set more than once", source.line(name))
+        raise Refused(f"{name_of(name)} is set more than once", name)
     for use in source.uses(name):
         call = source.parent(use)
         if not isinstance(call, ast.Call) or call.func is not use:
-            raise Refused(f"{name_of(name)} is handed on", source.line(use))
+            raise Refused(f"{name_of(name)} is handed on", use)
         statement = source.parent(call)
         is_plain = not call.keywords and not any(isinstance(x, ast.Starred) for x in call.args)
         if not isinstance(statement, ast.Assign) or not is_plain:
-            raise Refused("a call does not replace what it is given", source.line(call))
+            raise Refused("a call does not replace what it is given", call)
         given = {place: x for place, x in enumerate(call.args) if isinstance(x, ast.Name)}
         if len(given) != len({x.id for x in given.values()}):
-            raise Refused("a call gets one value twice", source.line(call))
+            raise Refused("a call gets one value twice", call)
         new = names_set(*statement.targets)
         mine = {place for place, x in given.items() if x.id in new}
         common = mine if common is None else common & mine
         for place in mine:
             _check_alone(source, given[place])
     if not common:
-        raise Refused("no call replaces what it is given", source.line(name))
+        raise Refused("no call replaces what it is given", name)
     return sorted(common)
 
 
 def _check_alone(source: Source, name: ast.Name) -> None:
     """Refuse a state that another name, a list or an object may still hold."""
     if source.is_shared(name):
-        raise Refused(ALIASED, source.line(name))
+        raise Refused(ALIASED, name)
     for use in source.uses(name):
         call = source.call_with(use)
         word = "" if call is None else last(call)
         is_kept = call is not None and isinstance(call.func, ast.Attribute) and word in _KEEPS
         is_held = is_kept or word[:1].isupper() or word in {"list", "tuple", "dict"}
         if is_held or isinstance(source.parent(use), _HOLDS):
-            raise Refused(ALIASED, source.line(use))
+            raise Refused(ALIASED, use)
     for place in source.assigned(name):
         if isinstance(place, ast.arg):
-            raise Refused(
-                "the state comes from the caller, who may still hold it", source.line(place)
-            )
+            raise Refused("the state comes from the caller, who may still hold it", place)
         statement = next((x for x in source.around(place) if isinstance(x, _SETS)), None)
         if isinstance(statement, ast.Assign):
             _check_made(source, source.set_to(place) or statement.value)
         elif statement is not None:
-            raise Refused("the state comes from a loop", source.line(statement))
+            raise Refused("the state comes from a loop", statement)
 
 
 def _check_made(source: Source, value: ast.expr) -> None:
@@ -128,7 +126,7 @@ def _check_made(source: Source, value: ast.expr) -> None:
     if is_named or any(
         isinstance(x, ast.Name) and isinstance(source.parent(x), _HOLDS) for x in parts
     ):
-        raise Refused(ALIASED, source.line(value))
+        raise Refused(ALIASED, value)
     function = source.defined(value.func) if isinstance(value, ast.Call) else None
     for node in inside(*function.body) if function is not None else ():
         match node:
@@ -140,19 +138,17 @@ def _check_made(source: Source, value: ast.expr) -> None:
                     if isinstance(source.parent(x), (*_HOLDS, ast.Return))
                 ]
                 if len(named) != len(set(named)):
-                    raise Refused("the first state has one array twice", source.line(node))
+                    raise Refused("the first state has one array twice", node)
             case ast.Assign(value=ast.Name()):
-                raise Refused("the first state may have one array twice", source.line(node))
+                raise Refused("the first state may have one array twice", node)
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 lists = [x for x in (left, right) if isinstance(x, ast.List)]
                 if any(isinstance(x, ast.Call) for x in inside(*lists)):
-                    raise Refused("the first state may have one array twice", source.line(node))
+                    raise Refused("the first state may have one array twice", node)
             case _:
                 pass
 
 
 codemod = Codemod(
-    title="The step takes over the buffers of its state",
-    rules=("buffers_not_donated",),
-    change=change,
+    title="The step takes over the buffers of its state", rules=("buffers_not_donated",)
 )

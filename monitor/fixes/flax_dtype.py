@@ -16,7 +16,6 @@ from whyidle.monitor.fixes._change import Change, NotHere, Refused
 from whyidle.monitor.fixes._codemod import OF_BFLOAT16, Codemod, Wanted
 from whyidle.monitor.fixes._modules import methods_of, set_on_self
 
-_BASES: Final = ("flax.linen.Module", "flax.nnx.Module")
 # With how many arguments by place the type is not yet among them.
 _LAYERS: Final = {
     "flax.linen.Dense": 1, "flax.linen.Conv": 2, "flax.linen.ConvTranspose": 2,
@@ -30,14 +29,13 @@ _NEEDS: Final = {
     "dtype", "param_dtype", "precision", "scan", "while_loop", "fori_loop", "cond", "switch", "RNN",
     "lax", "sow", "perturb", "variable", "Variable", "preferred_element_type",
 }  # fmt: skip
-_STARTS: Final = {"__call__", "setup", "__init__"}
 _LAYS_OUT: Final = {"squeeze", "reshape", "ravel", "flatten"}
 
 
 def change(source: Source, _wanted: Wanted) -> Change:
     """Say the type of every layer but the last."""
     kinds = [x for x in source.everything if isinstance(x, ast.ClassDef) and len(x.bases) == 1
-             and source.means(x.bases[0], *_BASES)]  # fmt: skip
+             and source.means(x.bases[0], "flax.linen.Module", "flax.nnx.Module")]  # fmt: skip
     mine = set(inside(*kinds))
     layers = [x for x in source.calls if x in mine and source.imported(x.func) in _LAYERS]
     if not layers:
@@ -52,10 +50,8 @@ def change(source: Source, _wanted: Wanted) -> Change:
             continue
         most = _LAYERS[source.imported(call.func) or ""]
         if len(call.args) > most or has_stars(call):
-            raise Refused("arguments of a layer are not said by name", source.line(call))
+            raise Refused("arguments of a layer are not said by name", call)
         found.argument(call, "dtype", found.spelling("jax.numpy.bfloat16", call))
-    if not found.edits:
-        raise NotHere
     found.notes += OF_BFLOAT16
     return found
 
@@ -68,10 +64,10 @@ def _is_top(source: Source, kind: ast.ClassDef, mine: set[ast.AST]) -> bool:
 
 def _last_layer(source: Source, kind: ast.ClassDef) -> ast.Call:
     """Return the layer whose result a model returns; refuse a model that returns other values."""
-    methods, where = methods_of(kind), source.line(kind)
+    methods = methods_of(kind)
     forward = methods.get("__call__")
-    if forward is None or set(methods) - _STARTS:
-        raise Refused("the model has more ways in than one", where)
+    if forward is None or set(methods) - {"__call__", "setup", "__init__"}:
+        raise Refused("the model has more ways in than one", kind)
     returns = [x for x in inside(*forward.body) if isinstance(x, ast.Return)]
     value = returns[0].value if len(returns) == 1 else None
     for _ in range(8):
@@ -88,7 +84,7 @@ def _last_layer(source: Source, kind: ast.ClassDef) -> ast.Call:
                 break
     layer = _layer(source, value.func) if isinstance(value, ast.Call) else None
     if layer is None:
-        raise Refused("what the model returns comes from no layer for certain", where)
+        raise Refused("what the model returns comes from no layer for certain", kind)
     return layer
 
 
@@ -115,7 +111,6 @@ def _layer(source: Source, func: ast.expr) -> ast.Call | None:
 codemod = Codemod(
     title="Layers compute in bfloat16, but for the last",
     rules=("full_precision_matmul",),
-    change=change,
     framework="jax",
     changes_numbers=True,
 )

@@ -18,30 +18,22 @@ def change(source: Source, _wanted: Wanted) -> Change:
         if given is None or source.means(given, "True"):
             continue
         if not source.means(given, "False"):
-            raise SetElsewhere("set_to_none", given, "True", source.line(call))
+            raise SetElsewhere("set_to_none", given, "True", call)
         found.without_arguments(call)
     if not found.edits:
         raise NotHere
-    _check(source)
-    return found
-
-
-def _check(source: Source) -> None:
-    """Refuse where a gradient that is not there would be missed, or a step would leave it out."""
+    # Refuse where a gradient that is not there would be missed, or a step would leave it out.
     backward = 0
     for node in source.everything:
         if not isinstance(node, ast.Attribute):
             continue
         if node.attr == "grad" and not source.means(node, "torch.autograd.grad", "jax.grad"):
-            raise Refused("the program looks at gradients itself", source.line(node))
+            raise Refused("the program looks at gradients itself", node)
         backward += node.attr in {"backward", "manual_backward"}
     if backward != 1:
         why = "of several backward passes each may leave out parameters, and a step would then, too"
         raise Refused(why if backward else "where gradients are made is not seen here")
+    return found
 
 
-codemod = Codemod(
-    title="Gradients are dropped, not filled with zeros",
-    rules=("zeroed_gradients",),
-    change=change,
-)
+codemod = Codemod(title="Gradients are dropped, not filled with zeros", rules=("zeroed_gradients",))

@@ -37,7 +37,7 @@ def change(source: Source, wanted: Wanted) -> Change:
     if source.is_compiled(function):
         raise NotHere
     if function.decorator_list:
-        raise Refused("the step has a decorator", source.line(function))
+        raise Refused("the step has a decorator", function)
     Purity(source).check(function)
     _check_params(source, function)
     _check_uses(source, function)
@@ -51,15 +51,15 @@ def _check_params(source: Source, function: Function) -> None:
     for param in plain_params(function):
         name = param.arg
         for use in source.uses(param):
-            above, where, call = source.parent(use), source.line(use), source.call_with(use)
+            above, call = source.parent(use), source.call_with(use)
             if isinstance(above, ast.Call) and above.func is use:
-                raise Refused(f"{name} is a function", where)
+                raise Refused(f"{name} is a function", use)
             if isinstance(above, ast.Attribute) and above.attr not in _ABOUT:
-                raise Refused(f"{name} is an object: .{above.attr}", where)
+                raise Refused(f"{name} is an object: .{above.attr}", use)
             if _is_size(source, use):
-                raise Refused(f"{name} may say how large something is", where)
+                raise Refused(f"{name} may say how large something is", use)
             if call is not None and source.means(call.func, *_SIZES):
-                raise Refused(f"{name} says how large something is", where)
+                raise Refused(f"{name} says how large something is", use)
 
 
 def _is_size(source: Source, use: ast.AST) -> bool:
@@ -95,8 +95,4 @@ def _check_uses(source: Source, function: Function) -> None:
                 check_arguments(source, above, _ARRAYS)
 
 
-codemod = Codemod(
-    title="The step is compiled",
-    rules=("unjitted_step",),
-    change=change,
-)
+codemod = Codemod(title="The step is compiled", rules=("unjitted_step",))

@@ -26,7 +26,6 @@ _DRAWS: Final = (
     "random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli",
     "torch.multinomial",
 )  # fmt: skip
-_SHOWS: Final = ("print", "max", "min")
 _TELLS: Final = {"info", "debug", "log", "add_scalar", "set_postfix", "write"}
 
 
@@ -46,21 +45,30 @@ def change(source: Source, wanted: Wanted) -> Change:
 
 
 def _thinned(source: Source, guard: ast.If, modulo: ast.BinOp) -> Change:
-    where, number = source.line(guard), modulo.right
+    number = modulo.right
     if guard.orelse:
-        raise Refused("the condition has an else", where)
+        raise Refused("the condition has an else", guard)
     check_flow(source, [guard])
     for node in inside(*guard.body):
         if isinstance(node, ast.Call) and is_call_of_method(node, *_STEERS):
-            raise Refused(f"what it comes to steers the training ({dotted(node.func)})", where)
-    _check_reads(source, guard)
+            raise Refused(f"what it comes to steers the training ({dotted(node.func)})", guard)
+    # Refuse where a value that comes later than before would be missed, or steers anything.
+    begins = source.line(source.loops(guard)[-1])
+    code = source.function(guard) or source.module
+    before = {name_of(x) for x in sets(code) if source.line(x) < begins}
+    for use in read_outside(source, [guard]):
+        if use.id not in before:
+            raise Refused(f"{use.id} is read elsewhere, and not set before the loop", use)
+        around = source.within_statement(use)
+        if source.loops(use) and not any(_is_shown(source, x) for x in around):
+            raise Refused(f"{use.id} steers what else the loop does", use)
     if "torch" in source.words:
         _check_models(source, guard.body, seen=set())
     known, text = source.constant(number), source.code(number)
     if not is_plain(known) or not isinstance(number, ast.Constant | ast.Name):
-        raise SetElsewhere("how often it comes", number, "ten times as large", where)
+        raise SetElsewhere("how often it comes", number, "ten times as large", guard)
     if ast.literal_eval(known) < 2:  # type: ignore[arg-type]
-        raise Refused("how often it comes is no plain number", where)
+        raise Refused("how often it comes is no plain number", guard)
     found = Change(source)
     if isinstance(number, ast.Constant):
         new = words = str(TIMES * ast.literal_eval(number))
@@ -78,15 +86,15 @@ def _check_models(
     calls = [node for node in inside(*code) if isinstance(node, ast.Call)]
     is_eval = is_eval or any(is_call_of_method(x, "eval") for x in calls)
     for call in calls:
-        where, full = source.line(call), source.imported(call.func)
+        full = source.imported(call.func)
         if full is not None and full.startswith(_DRAWS):
-            raise Refused(f"it draws random numbers, as training does ({full})", where)
+            raise Refused(f"it draws random numbers, as training does ({full})", call)
         own = _own(source, call.func)
         if own is not None and own not in seen:
             _check_models(source, own.body, {*seen, own}, is_eval=is_eval)
         elif own is None and full is None and not is_eval and _is_object(source, call.func):
             name = dotted(call.func)
-            raise Refused(f"{name} may be a model that is called as in training (no eval())", where)
+            raise Refused(f"{name} may be a model that is called as in training (no eval())", call)
 
 
 def _own(source: Source, called: ast.expr) -> Function | None:
@@ -104,28 +112,12 @@ def _is_object(source: Source, called: ast.expr) -> bool:
     return is_of_self(called)
 
 
-def _check_reads(source: Source, guard: ast.If) -> None:
-    """Refuse where a value that comes later than before would be missed, or steers anything."""
-    begins = source.line(source.loops(guard)[-1])
-    code = source.function(guard) or source.module
-    before = {name_of(x) for x in sets(code) if source.line(x) < begins}
-    for use in read_outside(source, [guard]):
-        if use.id not in before:
-            raise Refused(f"{use.id} is read elsewhere, and not set before the loop",
-                          source.line(use))  # fmt: skip
-        around = source.within_statement(use)
-        if source.loops(use) and not any(_is_shown(source, x) for x in around):
-            raise Refused(f"{use.id} steers what else the loop does", source.line(use))
-
-
 def _is_shown(source: Source, above: ast.AST) -> bool:
     return isinstance(above, ast.Call) and (
-        source.means(above.func, *_SHOWS) or last(above) in _TELLS
+        source.means(above.func, "print", "max", "min") or last(above) in _TELLS
     )
 
 
 codemod = Codemod(
-    title="It comes a tenth as often",
-    rules=("checkpoint_blocks", "validation_too_long"),
-    change=change,
+    title="It comes a tenth as often", rules=("checkpoint_blocks", "validation_too_long")
 )

@@ -13,16 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.code.program import (
-    argument,
-    arguments,
-    has_stars,
-    inside,
-    is_of_self,
-    is_plain,
-    targets,
-)
-from whyidle.monitor.code.source import Function, callee, dotted, last
+from whyidle.monitor.code.program import argument, has_stars, inside, is_of_self, is_plain, targets
+from whyidle.monitor.code.source import Function, arguments, callee, dotted, last
 from whyidle.monitor.fixes._change import Change, NotHere, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 from whyidle.monitor.signals.loading_cause import HAS_WORKERS, SPENDS
@@ -64,24 +56,23 @@ MORE_THAN_ONE: Final = (
 def change(source: Source, wanted: Wanted) -> Change:
     """Give the loader that was found its workers."""
     call = _found(source, wanted)
-    where = source.line(call)
     workers, number = _workers(call), _number(source, call)
     count = max(1, min(MOST_WORKERS, wanted.cores))
     stars = "arguments of the loader come from elsewhere (* or **)" if has_stars(call) else None
     if number is None and workers is not None and _are_too_few(wanted, count):
-        raise SetElsewhere("num_workers", workers, str(count), where, stars)
+        raise SetElsewhere("num_workers", workers, str(count), call, stars)
     if stars is not None:
-        raise Refused(stars, where)
+        raise Refused(stars, call)
     persistent = argument(call, "persistent_workers")
     if persistent is not None and not source.means(persistent, "False"):
         if number is None or number:
-            raise Refused("the loader has workers that stay alive already", where)
-        raise Refused("persistent_workers is set by other code", where)
+            raise Refused("the loader has workers that stay alive already", call)
+        raise Refused("persistent_workers is set by other code", call)
     dataset = argument(call, "dataset", 0)
     if dataset is None:
-        raise Refused("its data set is not among its arguments", where)
-    _Proof(source, where).of(dataset)
-    _check_use(source, call, where)
+        raise Refused("its data set is not among its arguments", call)
+    _Proof(source, call).of(dataset)
+    _check_use(source, call)
     found = Change(source)
     new = {"persistent_workers": "True"}
     if number is None and workers is not None:
@@ -114,7 +105,7 @@ def _found(source: Source, wanted: Wanted) -> ast.Call:
         return slow[0]
     near = [call for call in slow if any(_is_near(source, call, x) for x in wanted.lines)]
     if len(near) != 1:
-        raise Refused(MORE_THAN_ONE, source.line(slow[0]))
+        raise Refused(MORE_THAN_ONE, slow[0])
     return near[0]
 
 
@@ -169,35 +160,35 @@ def _are_too_few(wanted: Wanted, count: int) -> bool:
     return has < count and not (has and wanted.number(STARTS))
 
 
-def _check_use(source: Source, call: ast.Call, line: int) -> None:
+def _check_use(source: Source, call: ast.Call) -> None:
     """Refuse a loader that starts its workers again and again, or is changed while it works."""
     for name in ("collate_fn", "worker_init_fn"):
         given = argument(call, name)
         known = source.definition(given)
         is_sent = source.imported(given) is not None or (known and source.is_of_top(known))
         if given is not None and not is_sent:
-            raise Refused(f"its {name} cannot be sent to a worker", line)
+            raise Refused(f"its {name} cannot be sent to a worker", call)
         if given is not None and (why := _depends(source, known)):
-            raise Refused(f"its {name} {why}", line)
+            raise Refused(f"its {name} {why}", call)
     for name in ("multiprocessing_context", "timeout", "prefetch_factor", "generator"):
         if argument(call, name) is not None:
-            raise Refused(f"{name} is set for the loader", line)
+            raise Refused(f"{name} is set for the loader", call)
     if STARTS_ANEW and source.function(call) is None and "__name__" not in source.words:
-        raise Refused("nothing keeps a worker from running the whole program again", line)
+        raise Refused("nothing keeps a worker from running the whole program again", call)
     if any("set_start_method" in dotted(x.func) for x in source.calls):
-        raise Refused("the program chooses how processes are started", line)
+        raise Refused("the program chooses how processes are started", call)
     for use in _uses(source, call):
         above = source.call_with(use)
         if above is not None and source.means(above.func, "iter") and source.loops(above):
             raise Refused("the loader starts again in a loop (iter), and so would its workers",
-                          source.line(above))  # fmt: skip
+                          above)  # fmt: skip
 
 
 class _Proof:
     """That a data set gives the same samples in whatever process."""
 
-    def __init__(self, source: Source, line: int) -> None:
-        self.source, self.line, self.depth = source, line, 0
+    def __init__(self, source: Source, loader: ast.Call) -> None:
+        self.source, self.loader, self.depth = source, loader, 0
 
     def of(self, value: ast.expr) -> None:
         """Refuse a data set of which it is not certain."""
@@ -205,7 +196,7 @@ class _Proof:
         made = self.source.constant(value)
         if self.depth > 4 or not isinstance(made, ast.Call):
             raise Refused(
-                f"what its data set is cannot be told: {self.source.code(value)}", self.line
+                f"what its data set is cannot be told: {self.source.code(value)}", self.loader
             )
         name, kind = self.source.imported(made.func), self.source.definition(made.func)
         if name in _WRAPS:
@@ -214,7 +205,7 @@ class _Proof:
             self._own(made, kind)
         else:
             what = self.source.code(made.func)
-            raise Refused(f"its data set is made elsewhere: {what}", self.line)
+            raise Refused(f"its data set is made elsewhere: {what}", self.loader)
         if isinstance(value, ast.Name):
             self._unchanged(value)
 
@@ -222,10 +213,10 @@ class _Proof:
         if name.endswith("TensorDataset"):
             for each in made.args:
                 if isinstance(each, ast.Starred):
-                    raise Refused("its tensors come from elsewhere (*)", self.line)
+                    raise Refused("its tensors come from elsewhere (*)", self.loader)
                 self._on_host(each)
         elif name.endswith("ConcatDataset"):
-            raise Refused("its data set is made of several", self.line)
+            raise Refused("its data set is made of several", self.loader)
         else:
             self.of(made.args[0])
 
@@ -233,11 +224,11 @@ class _Proof:
         source = self.source
         if not isinstance(kind, ast.ClassDef) or not source.is_of_top(kind):
             raise Refused("its data set cannot be sent to a worker: it is no class of the module",
-                          self.line)  # fmt: skip
+                          self.loader)  # fmt: skip
         bases = [x.value if isinstance(x, ast.Subscript) else x for x in kind.bases]
         if len(bases) != 1 or not source.means(bases[0], *_MAP_STYLE):
             what = "it is not a plain Dataset: each worker may give all of its samples again"
-            raise Refused(what, source.line(kind))
+            raise Refused(what, kind)
         for each in arguments(made):
             self._on_host(each)
         for name in (x for x in inside(kind) if isinstance(x, ast.Name)):
@@ -245,20 +236,19 @@ class _Proof:
             if source.is_of_module(name) and source.imported(name) is None:
                 self._on_host(name)
         if why := _depends(source, kind):
-            raise Refused(f"its data set {why}", source.line(kind))
+            raise Refused(f"its data set {why}", kind)
 
     def _on_host(self, value: ast.AST) -> None:
         """Refuse what may lie on a device: a worker that forks must not touch one."""
         for node in _origin(self.source, value):
             is_moved = isinstance(node, ast.Attribute) and node.attr in _TO_DEVICE
             if is_moved or (isinstance(node, ast.keyword) and node.arg == "device"):
-                raise Refused("its data may lie on the device, which no worker may touch",
-                              self.source.line(node))  # fmt: skip
+                raise Refused("its data may lie on the device, which no worker may touch", node)
             if isinstance(node, ast.arg):
                 raise Refused("its data comes into the function from elsewhere: it may lie on the "
-                              "device", self.source.line(node))  # fmt: skip
+                              "device", node)  # fmt: skip
         if any(self.source.calls_of("torch.set_default_device")):
-            raise Refused("tensors are made on a device by default", self.line)
+            raise Refused("tensors are made on a device by default", self.loader)
 
     def _unchanged(self, dataset: ast.Name) -> None:
         """Refuse a data set that the program changes: workers keep what they began with."""
@@ -268,8 +258,7 @@ class _Proof:
                 call = self.source.parent(above)
                 is_called = isinstance(call, ast.Call) and call.func is above
                 if is_called or isinstance(above.ctx, ast.Store):
-                    raise Refused("the program changes or asks its data set while it trains",
-                                  self.source.line(use))  # fmt: skip
+                    raise Refused("the program changes or asks its data set while it trains", use)
 
 
 def _origin(source: Source, value: ast.AST, depth: int = 0) -> Iterator[ast.AST]:
@@ -343,6 +332,5 @@ def _call_depends(
 codemod = Codemod(
     title="Worker processes that stay alive load the batches",
     rules=("input_starved",),
-    change=change,
     framework="pytorch",
 )

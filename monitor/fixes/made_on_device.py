@@ -30,12 +30,12 @@ def change(source: Source, wanted: Wanted) -> Change:
             continue
         if source.means(made.func, *_DRAWN):
             why = "numbers that the device draws are others than those of the host"
-            drawn = drawn or Refused(why, source.line(call))
+            drawn = drawn or Refused(why, call)
             continue
         if has_stars(made) or argument(made, "device") or argument(made, "out"):
             continue
         if argument(made, "pin_memory"):
-            raise Refused("it is made in pinned memory", source.line(call))
+            raise Refused("it is made in pinned memory", call)
         found.argument(made, "device", device)
         found.instead(call, made)
     if not found.edits:
@@ -76,8 +76,4 @@ def _is_device(source: Source, value: ast.expr) -> bool:
             return plain_text(known) is not None
 
 
-codemod = Codemod(
-    title="It is made on the device",
-    rules=("pageable_copies", "many_small_copies"),
-    change=change,
-)
+codemod = Codemod(title="It is made on the device", rules=("pageable_copies", "many_small_copies"))

@@ -31,8 +31,5 @@ def change(source: Source, _wanted: Wanted) -> Change:
 
 
 codemod = Codemod(
-    title="Products of matrices are of TF32",
-    rules=("full_precision_matmul",),
-    change=change,
-    changes_numbers=True,
+    title="Products of matrices are of TF32", rules=("full_precision_matmul",), changes_numbers=True
 )

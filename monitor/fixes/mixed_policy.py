@@ -10,7 +10,8 @@ import ast
 from typing import Final
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.code.program import argument, arguments, is_call_of_method, plain_text
+from whyidle.monitor.code.program import argument, is_call_of_method, plain_text
+from whyidle.monitor.code.source import arguments
 from whyidle.monitor.fixes._change import Change, NotHere, Refused
 from whyidle.monitor.fixes._codemod import OF_BFLOAT16, OTHER_MASKS, Codemod, Wanted
 from whyidle.monitor.fixes._graph import LAYERS
@@ -39,7 +40,7 @@ def change(source: Source, _wanted: Wanted) -> Change:
     for kind in source.everything:
         bases = kind.bases if isinstance(kind, ast.ClassDef) else ()
         if any(_of_keras(source, x) is not None for x in bases):
-            raise Refused("a part of the program's own may mix types", source.line(kind))
+            raise Refused("a part of the program's own may mix types", kind)
     found = Change(source)
     layers = 0
     for call in source.calls:
@@ -71,14 +72,12 @@ def _check_part(source: Source, part: str, call: ast.Call) -> None:
     kind, _, name = part.partition(".")
     known = kind != "layers" or name in LAYERS | _RANDOM
     if argument(call, "dtype") is not None:
-        raise Refused("the program says a type itself", source.line(call))
+        raise Refused("the program says a type itself", call)
     if not known or kind in {"applications", "backend", "ops", "Model.from_config"}:
-        raise Refused(f"what {name or part} does in half precision is not certain",
-                      source.line(call))  # fmt: skip
+        raise Refused(f"what {name or part} does in half precision is not certain", call)
     for each in arguments(call):
         if source.definition(each) is not None or isinstance(each, ast.Lambda):
-            raise Refused("a function of the program's own works on what layers return",
-                          source.line(call))  # fmt: skip
+            raise Refused("a function of the program's own works on what layers return", call)
 
 
 def _check_fit(source: Source, call: ast.Call) -> None:
@@ -91,14 +90,12 @@ def _check_fit(source: Source, call: ast.Call) -> None:
             made = source.constant(each)
             is_keras = isinstance(made, ast.Call) and _of_keras(source, made.func) is not None
             if each is not None and not (is_keras or plain_text(made) is not None):
-                raise Refused(f"whether {source.code(each)} needs float32 is not certain",
-                              source.line(call))  # fmt: skip
+                raise Refused(f"whether {source.code(each)} needs float32 is not certain", call)
 
 
 codemod = Codemod(
     title="Layers compute in bfloat16",
     rules=("full_precision_matmul",),
-    change=change,
     framework="tensorflow",
     changes_numbers=True,
 )

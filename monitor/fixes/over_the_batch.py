@@ -13,11 +13,10 @@ from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import inside, name_of
 from whyidle.monitor.fixes._change import Change, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted, first_of
-from whyidle.monitor.fixes._over import counted, length_of, zipped
+from whyidle.monitor.fixes._over import ARRAYS, counted, length_of, zipped
 from whyidle.monitor.fixes._pure import Purity
 
 _STACKS: Final = ("jax.numpy.stack", "jax.numpy.array", "jax.numpy.asarray")
-_ARRAYS: Final = ("jax.Array", "jax.numpy.ndarray", "numpy.ndarray")
 _MAKES: Final = ("jax.numpy.", "jax.random.", "numpy.", "jax.device_put")
 
 
@@ -46,18 +45,18 @@ def _samples(source: Source, call: ast.Call) -> tuple[ast.Call, list[ast.compreh
 def _mapped(
     source: Source, call: ast.Call, elt: ast.Call, loops: list[ast.comprehension]
 ) -> Change:
-    where, each = source.line(call), loops[0]
+    each = loops[0]
     if each.ifs or len(loops) > 1 or each.is_async:
-        raise Refused("samples are left out, or gone through twice", where)
+        raise Refused("samples are left out, or gone through twice", call)
     _check_function(source, elt)
-    names, arrays = _over(source, each, elt, where)
+    names, arrays = _over(source, each, elt, call)
     code = source.code(elt)
     if _range_of(source, each.iter) is not None and isinstance(each.target, ast.Name):
         picked = _picked(elt, each.target.id)
         mine = {x for node in picked for x in inside(node)}
         for node in inside(elt):
             if isinstance(node, ast.Name) and node.id == each.target.id and node not in mine:
-                raise Refused("the number of the sample is used for more than to pick it", where)
+                raise Refused("the number of the sample is used for more than to pick it", call)
         code = source.code_with(elt, {node: names[name_of(node.value)] for node in picked})
     found = Change(source)
     vmap = found.spelling("jax.vmap", call)
@@ -73,17 +72,17 @@ def _check_function(source: Source, call: ast.Call) -> None:
     """Refuse a function that may do more than compute, or needs plain numbers."""
     known = source.defined(call.func)
     if known is None:
-        raise Refused(f"what {source.code(call.func)} does is not seen here", source.line(call))
+        raise Refused(f"what {source.code(call.func)} does is not seen here", call)
     if any("static" in source.code(mark) for mark in known.decorator_list):
-        raise Refused("it is compiled for certain values", source.line(known))
+        raise Refused("it is compiled for certain values", known)
     for node in inside(*call.args, *call.keywords):
         if isinstance(node, ast.Call | ast.NamedExpr | ast.Await):
-            raise Refused("an argument is computed for each sample", source.line(call))
+            raise Refused("an argument is computed for each sample", call)
     Purity(source).check(known)
 
 
 def _over(
-    source: Source, each: ast.comprehension, elt: ast.Call, where: int
+    source: Source, each: ast.comprehension, elt: ast.Call, where: ast.AST
 ) -> tuple[dict[str, str], list[str]]:
     """Return each array with the name of its sample, and what is mapped over."""
     whole = _range_of(source, each.iter)
@@ -123,20 +122,16 @@ def _picked(elt: ast.Call, number: str) -> list[ast.Subscript]:
     ]
 
 
-def _check_array(source: Source, near: ast.Call, name: str, where: int) -> None:
+def _check_array(source: Source, near: ast.Call, name: str, where: ast.AST) -> None:
     """Refuse a batch that may be a list: its samples may have different shapes."""
     owner = source.scope(near).owner(name)
     places = [] if owner is None else owner.given[name]
     one = places[0] if len(places) == 1 else None
     made = None if one is None or source.is_shared(one) else source.set_to(one)
     of = source.imported(made.func) if isinstance(made, ast.Call) else None
-    is_said = isinstance(one, ast.arg) and source.means(one.annotation, *_ARRAYS)
+    is_said = isinstance(one, ast.arg) and source.means(one.annotation, *ARRAYS)
     if not is_said and not (of or "").startswith(_MAKES):
         raise Refused(f"whether {name} is one array, and no list of them, is not certain", where)
 
 
-codemod = Codemod(
-    title="One call for the whole batch",
-    rules=("python_loop_over_batch",),
-    change=change,
-)
+codemod = Codemod(title="One call for the whole batch", rules=("python_loop_over_batch",))

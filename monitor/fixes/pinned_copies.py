@@ -17,28 +17,24 @@ def change(source: Source, _wanted: Wanted) -> Change:
     if not loaders:
         raise NotHere
     if len(loaders) > 1:
-        raise Refused(
-            "several loaders, and it is not certain which one it is", source.line(loaders[1])
-        )
+        raise Refused("several loaders, and it is not certain which one it is", loaders[1])
     call = loaders[0]
     if has_stars(call):
-        raise Refused("arguments of the loader come from elsewhere (* or **)", source.line(call))
+        raise Refused("arguments of the loader come from elsewhere (* or **)", call)
     pinned = argument(call, "pin_memory", 7)
     if pinned in call.args:
-        raise Refused("pin_memory is given by its place", source.line(call))
+        raise Refused("pin_memory is given by its place", call)
     found = Change(source)
     torch = source.spelt("torch", call)
     if torch is None:
-        raise Refused("torch is not imported by its name", source.line(call))
+        raise Refused("torch is not imported by its name", call)
     if pinned is None or source.means(pinned, "False"):
         found.argument(call, "pin_memory", f"{torch}.cuda.is_available()")
     elif not source.means(pinned, "True"):
-        raise SetElsewhere("pin_memory", pinned, "True", source.line(call))
+        raise SetElsewhere("pin_memory", pinned, "True", call)
     for each in source.calls:
         if _is_copy(source, each):
             found.argument(each, "non_blocking", "True")
-    if not found.edits:
-        raise NotHere
     return found
 
 
@@ -62,6 +58,5 @@ def _is_copy(source: Source, call: ast.Call) -> bool:
 codemod = Codemod(
     title="Batches are pinned, and their copies do not wait",
     rules=("pageable_copies",),
-    change=change,
     framework="pytorch",
 )

@@ -6,7 +6,8 @@ import ast
 from typing import Final
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.code.program import argument, arguments
+from whyidle.monitor.code.program import argument
+from whyidle.monitor.code.source import arguments
 from whyidle.monitor.fixes._change import Change, NotHere, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 
@@ -37,8 +38,6 @@ def change(source: Source, wanted: Wanted) -> Change:
         new = _drawn(source, call, torch)
         if new is not None:
             found.replace(call, new)
-    if not found.edits:
-        raise NotHere
     found.notes.append("The numbers are others than before; torch.manual_seed() repeats them.")
     return found
 
@@ -68,12 +67,11 @@ def _drawn(source: Source, call: ast.Call, torch: str) -> str | None:
     name = _name(source, numbers)
     if name is None or not isinstance(numbers, ast.Call):
         return None
-    where = source.line(call)
     if device is None or not single:
-        raise Refused("where it goes, and in which precision, is said elsewhere", where)
+        raise Refused("where it goes, and in which precision, is said elsewhere", call)
     size = _size(source, numbers, name)
     if size is None:
-        raise Refused("it is drawn from another distribution than the plain one", where)
+        raise Refused("it is drawn from another distribution than the plain one", call)
     return f"{torch}.{_KINDS[name][1]}({size}, device={device})"
 
 
@@ -111,6 +109,5 @@ def _size(source: Source, numbers: ast.Call, name: str) -> str | None:
 codemod = Codemod(
     title="The numbers are drawn on the device",
     rules=("host_random_numbers",),
-    change=change,
     changes_numbers=True,
 )

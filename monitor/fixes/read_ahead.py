@@ -15,7 +15,6 @@ _DATA: Final = "tensorflow.data."
 _BEGINS: Final = ("Dataset.from_tensor_slices", "Dataset.from_tensors", "Dataset.range",
                   "Dataset.list_files", "TFRecordDataset", "TextLineDataset",
                   "FixedLengthRecordDataset", "Dataset.zip")  # fmt: skip
-_PYTHON: Final = {"py_function", "numpy_function", "from_generator", "global", "nonlocal"}
 
 
 def change(source: Source, wanted: Wanted) -> Change:
@@ -23,7 +22,7 @@ def change(source: Source, wanted: Wanted) -> Change:
     auto = source.spelt(f"{_DATA}AUTOTUNE")
     if auto is None or "prefetch" in source.words:
         raise NotHere
-    if _PYTHON & source.words:
+    if {"py_function", "numpy_function", "from_generator", "global", "nonlocal"} & source.words:
         raise Refused("the pipeline calls Python, which may share something with the step")
     chains = [call for call in source.calls if _is_whole(source, call)]
     if len(chains) > 1:
@@ -31,9 +30,7 @@ def change(source: Source, wanted: Wanted) -> Change:
     if not chains:
         raise NotHere
     if len(chains) > 1:
-        raise Refused(
-            "several pipelines, and it is not certain which one is slow", source.line(chains[1])
-        )
+        raise Refused("several pipelines, and it is not certain which one is slow", chains[1])
     found = Change(source)
     for link in _links(chains[0]):
         is_map = is_call_of_method(link, "map") and argument(link, "deterministic") is None
@@ -75,8 +72,5 @@ def _computes(source: Source, link: ast.Call) -> bool:
 
 
 codemod = Codemod(
-    title="The pipeline works ahead",
-    rules=("input_starved",),
-    change=change,
-    framework="tensorflow",
+    title="The pipeline works ahead", rules=("input_starved",), framework="tensorflow"
 )

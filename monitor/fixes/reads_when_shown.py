@@ -28,64 +28,55 @@ def change(source: Source, wanted: Wanted) -> Change:
 
 
 def _moved(source: Source, loop: Loop, statement: ast.stmt) -> Change:
-    name, only_last = _kept(source, statement)
+    name, only_last = _kept(statement)
     check_flow(source, [statement])
     after = loop.body[loop.body.index(statement) + 1 :]
     shows = (x for x in after if isinstance(x, ast.If) and name.id in variables(*x.body))
     guard = next(shows, None)
     if guard is None or guard.orelse:
-        raise Refused("nothing shows it now and then", source.line(statement))
+        raise Refused("nothing shows it now and then", statement)
     between = after[: after.index(guard)]
     if variables(guard.test) & names_set(statement, *between):
-        raise Refused("the condition that shows it changes in between", source.line(guard))
+        raise Refused("the condition that shows it changes in between", guard)
     if any(isinstance(x, ast.Call | ast.NamedExpr | ast.Await) for x in inside(guard.test)):
-        raise Refused("the condition that shows it calls something", source.line(guard))
-    _check_uses(source, name, statement, guard, loop, only_last=only_last)
+        raise Refused("the condition that shows it calls something", guard)
+    # The value may be used nowhere but where it is shown.
+    if source.is_shared(name):
+        raise Refused(MUST, name)
+    mine, shown = set(inside(statement)), set(inside(*guard.body))
+    for use in source.uses(name):
+        is_missed = use not in shown or (only_last and not _is_last(source, use))
+        if use not in mine and is_missed:
+            raise Refused(f"{name.id} is read elsewhere, too", use)
+    for place in source.assigned(name):
+        if place not in mine | shown and loop in source.loops(place):
+            raise Refused(f"{name.id} is set elsewhere in the loop", place)
     found = Change(source)
     found.wrap([statement], f"if {source.code(guard.test)}")
     return found
 
 
-def _kept(source: Source, statement: ast.stmt) -> tuple[ast.Name, bool]:
+def _kept(statement: ast.stmt) -> tuple[ast.Name, bool]:
     """Return the name that a statement sets, or the list that it adds to."""
     match statement:
         case ast.Assign(targets=[ast.Name() as name], value=value):
-            _check_effects(source, value)
+            _check_effects(value)
             return name, False
         case ast.Expr(
             ast.Call(func=ast.Attribute(ast.Name() as name, "append"), args=[value], keywords=[])
         ):
-            _check_effects(source, value)
+            _check_effects(value)
             return name, True
         case _:
-            raise Refused(MUST, source.line(statement))
+            raise Refused(MUST, statement)
 
 
-def _check_effects(source: Source, value: ast.expr) -> None:
+def _check_effects(value: ast.expr) -> None:
     for node in inside(value):
         if isinstance(node, ast.Call) and last(node) not in _READS:
-            why = f"what {last(node) or 'it'} does besides is not certain"
-            raise Refused(why, source.line(node))
+            raise Refused(f"what {last(node) or 'it'} does besides is not certain", node)
         if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
-            raise Refused("it sets something besides", source.line(node))
-
-
-def _check_uses(
-    source: Source, name: ast.Name, statement: ast.stmt, guard: ast.If, loop: Loop,
-    *, only_last: bool,
-) -> None:  # fmt: skip
-    """Refuse where the value is used anywhere but where it is shown."""
-    if source.is_shared(name):
-        raise Refused(MUST, source.line(name))
-    mine, shown = set(inside(statement)), set(inside(*guard.body))
-    for use in source.uses(name):
-        if use in mine:
-            continue
-        if use not in shown or (only_last and not _is_last(source, use)):
-            raise Refused(f"{name.id} is read elsewhere, too", source.line(use))
-    for place in source.assigned(name):
-        if place not in mine | shown and loop in source.loops(place):
-            raise Refused(f"{name.id} is set elsewhere in the loop", source.line(place))
+            raise Refused("it sets something besides", node)
 
 
 def _is_last(source: Source, use: ast.AST) -> bool:
@@ -98,5 +89,4 @@ def _is_last(source: Source, use: ast.AST) -> bool:
 codemod = Codemod(
     title="It is read when it is shown, not in each step",
     rules=("large_readback", "per_step_sync", "metrics_on_host"),
-    change=change,
 )

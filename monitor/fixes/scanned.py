@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument, inside, names_set
@@ -20,8 +19,6 @@ from whyidle.monitor.fixes._like import CARRIED, Like, Names, Several, Value
 from whyidle.monitor.fixes._pass import Pass, read
 from whyidle.monitor.fixes._pure import Purity
 from whyidle.monitor.fixes._types import Types
-
-_WHY_FIRST: Final = "# The first pass gives what is carried its shape and type."
 
 
 def change(source: Source, wanted: Wanted) -> Change:
@@ -42,29 +39,25 @@ def _scanned(source: Source, loop: ast.For) -> Change:
     found = Change(source)
     one = read(source, loop, found)
     Purity(source).check_code(one.lines, set(one.kept))
-    _check_types(source, one)
-    _stacks(source, one, found)
-    _write(source, one, found)
-    found.notes.append("Compiled once, not for each pass: last digits may differ.")
-    return found
-
-
-def _check_types(source: Source, one: Pass) -> None:
-    """Refuse where what is carried may have another shape or type after each pass."""
-    types, where = Types(source, one.picked), source.line(one.loop)
+    # Refuse where what is carried may have another shape or type after each pass.
+    types = Types(source, one.picked)
     before: Names = {x: Like.of(CARRIED.format(x)) for x in one.carried}
     first = _after(one, types, before)
     second = _after(one, types, first)
     for name in one.carried:
         if not types.same(first[name], second[name]):
-            raise Refused(f"{name} may have another shape or type after each pass", where)
+            raise Refused(f"{name} may have another shape or type after each pass", one.loop)
         if not _is_array(first[name]):
-            raise Refused(f"{name} may be a number of Python's, not an array", where)
+            raise Refused(f"{name} may be a number of Python's, not an array", one.loop)
         one.is_peeled |= not types.same(before[name], first[name])
     for name, call in one.kept.items():
         value = types.of(call.args[0], second)
         if not isinstance(value, Like) or not value.is_array:
-            raise Refused(f"what {name} gets may be no array", source.line(call))
+            raise Refused(f"what {name} gets may be no array", call)
+    _stacks(source, one, found)
+    _write(source, one, found)
+    found.notes.append("Compiled once, not for each pass: last digits may differ.")
+    return found
 
 
 def _after(one: Pass, types: Types, before: Names) -> Names:
@@ -95,11 +88,11 @@ def _stacks(source: Source, one: Pass, found: Change) -> None:
         uses = [x for x in source.uses(of) if x is not of]
         stacks = [x for use in uses if (x := _stack(source, use)) is not None]
         if len(stacks) != len(uses) or not stacks:
-            where = source.line(next((x for x in uses if _stack(source, x) is None), of))
+            where = next((x for x in uses if _stack(source, x) is None), of)
             raise Refused(f"the results in {name} are not only stacked", where)
         for stack in stacks:
             if one.loop in source.around(stack):
-                raise Refused(f"a pass reads {name}", source.line(stack))
+                raise Refused(f"a pass reads {name}", stack)
             axis = argument(stack, "axis", 1)
             text = name
             if axis is not None and source.code(axis) != "0":
@@ -111,14 +104,13 @@ def _stacks(source: Source, one: Pass, found: Change) -> None:
 def _begins_empty(source: Source, one: Pass, name: ast.Name) -> ast.stmt:
     """Return the statement that makes an empty list before the loop."""
     places, made = source.assigned(name), source.value(name)
-    where = source.line(name)
     if len(places) != 1 or not isinstance(made, ast.List) or made.elts:
-        raise Refused(f"{name.id} is no list that is empty before the loop", where)
+        raise Refused(f"{name.id} is no list that is empty before the loop", name)
     statement, block = source.statement(places[0]), source.block(one.loop)
     if statement not in block or block.index(statement) > block.index(one.loop):
-        raise Refused(f"{name.id} is filled by more than this loop", where)
+        raise Refused(f"{name.id} is filled by more than this loop", name)
     if isinstance(statement, ast.Assign) and len(statement.targets) > 1:
-        raise Refused(f"{name.id} has another name", where)
+        raise Refused(f"{name.id} has another name", name)
     return statement
 
 
@@ -145,7 +137,7 @@ def _write(source: Source, one: Pass, found: Change) -> None:
     before = [f"{left[1:-1]} = {right}" for left, right in pairs if left != right]
     after = ["", *_calls(source, one, found, name)]
     if one.is_peeled:
-        after.insert(1, _WHY_FIRST)
+        after.insert(1, "# The first pass gives what is carried its shape and type.")
     found.above(one.loop, "")
     found.head(one.loop, f"def {name}({state}, {part}):")
     found.above(one.lines[0], *before)
@@ -207,8 +199,4 @@ def _less_one(length: str) -> str:
     return str(int(length) - 1) if length.isdigit() else f"{length} - 1"
 
 
-codemod = Codemod(
-    title="One pass of the loop is compiled, not each",
-    rules=("unrolled_loop",),
-    change=change,
-)
+codemod = Codemod(title="One pass of the loop is compiled, not each", rules=("unrolled_loop",))

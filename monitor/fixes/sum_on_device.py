@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import Final
 
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import inside, is_plain
 from whyidle.monitor.code.trains import Loop
-from whyidle.monitor.fixes._change import Change, NotHere, Refused, detached
+from whyidle.monitor.fixes._change import Change, Refused, detached
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 from whyidle.monitor.fixes._loops import guards
-
-EACH_STEP: Final = "the sum is read in each step"
-_LOW: Final = {"bfloat16", "half", "float16", "autocast"}
 
 
 def change(source: Source, wanted: Wanted) -> Change:
@@ -27,8 +23,6 @@ def change(source: Source, wanted: Wanted) -> Change:
             loop = source.training_loop(node)
             if value is not None and loop is not None:
                 _kept(source, node, value, kind, loop, found)
-    if not found.edits:
-        raise NotHere
     found.notes.append(
         "The sum is of the device's precision; rounding may differ in the last digits."
     )
@@ -49,23 +43,23 @@ def _read(source: Source, value: ast.expr) -> tuple[ast.expr | None, str]:
 def _kept(
     source: Source, node: ast.AugAssign, value: ast.expr, kind: str, loop: Loop, found: Change
 ) -> None:
-    where, total = source.line(node), node.target
+    total = node.target
     if not isinstance(total, ast.Name) or source.is_shared(total):
-        raise Refused("the sum is kept in an object, which others may read", where)
+        raise Refused("the sum is kept in an object, which others may read", node)
     if any(guards(source, node, loop)) or source.loops(node)[0] is not loop:
-        raise Refused("the sum grows under a condition, or in a loop within", where)
+        raise Refused("the sum grows under a condition, or in a loop within", node)
     whole = _begins(source, total)
-    if _LOW & source.words:
-        raise Refused("what is summed may have a low precision", where)
+    if {"bfloat16", "half", "float16", "autocast"} & source.words:
+        raise Refused("what is summed may have a low precision", node)
     compares = any(isinstance(x, ast.Compare) for x in inside(value))
     if whole and kind == "item":
         if not compares:
-            raise Refused("whether the sum is of whole numbers is not certain", where)
+            raise Refused("whether the sum is of whole numbers is not certain", node)
     elif whole or (kind == "item" and compares and not isinstance(value, ast.Name)):
-        raise Refused("the sum begins with another type than it goes on", where)
+        raise Refused("the sum begins with another type than it goes on", node)
     is_torch = source.spelt("torch", node) is not None
     if not is_torch and not source.spelt("jax", node) and not source.spelt("jax.numpy", node):
-        raise Refused("which framework it is of is not certain", where)
+        raise Refused("which framework it is of is not certain", node)
     for use in source.uses(total):
         _wrap(source, use, "int" if whole else "float", loop, found)
     found.replace(node.value, detached(source, value) if is_torch else source.code(value))
@@ -79,29 +73,27 @@ def _begins(source: Source, total: ast.Name) -> bool:
             continue
         value = source.set_to(place)
         if not is_plain(value, int, float):
-            raise Refused("what the sum begins with is not certain", source.line(place))
+            raise Refused("what the sum begins with is not certain", place)
         kinds.add(is_plain(value))
     if len(kinds) != 1:
-        raise Refused("what the sum begins with is not certain", source.line(total))
+        raise Refused("what the sum begins with is not certain", total)
     return kinds.pop()
 
 
 def _wrap(source: Source, use: ast.Name, number: str, loop: Loop, found: Change) -> None:
     """Read the sum as a number where it is used."""
     if loop in source.loops(use) and not any(guards(source, use, loop)):
-        raise Refused(EACH_STEP, source.line(use))
+        raise Refused("the sum is read in each step", use)
     call = source.call_with(use)
     if call is not None and source.means(call.func, number):
         return
     if not isinstance(use.ctx, ast.Load):
-        raise Refused("the sum is changed elsewhere, too", source.line(use))
+        raise Refused("the sum is changed elsewhere, too", use)
     if any(x.arg == number for x in source.everything if isinstance(x, ast.arg)):
-        raise Refused(f"{number} means something else here", source.line(use))
+        raise Refused(f"{number} means something else here", use)
     found.surround(use, f"{number}(", ")")
 
 
 codemod = Codemod(
-    title="The sum stays on the device until it is used",
-    rules=("per_step_sync", "metrics_on_host"),
-    change=change,
+    title="The sum stays on the device until it is used", rules=("per_step_sync", "metrics_on_host")
 )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Final
 
 from whyidle.monitor.code.names import Source
-from whyidle.monitor.code.program import argument, arguments, inside, names_set, sets
-from whyidle.monitor.code.source import Function, variables
+from whyidle.monitor.code.program import argument, inside, names_set, sets
+from whyidle.monitor.code.source import Function, arguments, variables
 from whyidle.monitor.fixes._change import Change, NotHere, Refused
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
 from whyidle.monitor.fixes._pure import Purity
-
-_GRAD: Final = "jax.grad"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ def _transformed(source: Source, func: ast.expr) -> ast.Call | None:
     known: ast.expr | None = func
     for _ in range(3):
         known = source.value(known) if isinstance(known, ast.Name) else known
-        if isinstance(known, ast.Call) and source.means(known.func, _GRAD):
+        if isinstance(known, ast.Call) and source.means(known.func, "jax.grad"):
             return known
         if isinstance(known, ast.Call) and source.means(known.func, "jax.jit") and known.args:
             known = known.args[0]
@@ -82,17 +79,21 @@ def _texts(source: Source, call: ast.Call) -> list[str]:
 def _joined(
     source: Source, value: Called, gradient: Called, grad: ast.Call, loss: Function
 ) -> Change:
-    where = source.line(gradient.statement)
     _check_arguments(source, value, gradient)
     Purity(source).check(loss)
     has_aux = argument(grad, "has_aux")
     if has_aux is not None and not source.means(has_aux, "True", "False"):
-        raise Refused("has_aux is set by other code", where)
+        raise Refused("has_aux is set by other code", gradient.statement)
     slope = gradient.target
     if source.means(has_aux, "True"):
-        slope = _first(source, slope, where)
+        # Of ``gradient, _``, where the rest is used by nothing.
+        if not isinstance(slope, ast.Tuple) or len(slope.elts) != 2:
+            raise Refused("what the gradient comes with is kept", gradient.statement)
+        if any(source.uses(name) for name in sets(slope.elts[1])):
+            raise Refused("what the gradient comes with is used", gradient.statement)
+        slope = slope.elts[0]
     if names_set(value.target) & names_set(slope):
-        raise Refused("both set the same name", where)
+        raise Refused("both set the same name", gradient.statement)
     found = Change(source)
     both = _both(source, gradient, grad, found)
     left = source.code(value.target)
@@ -108,50 +109,41 @@ def _in_order(source: Source, one: Called, other: Called) -> list[Called]:
     return sorted((one, other), key=lambda x: source.line(x.statement))
 
 
-def _first(source: Source, slope: ast.expr, where: int) -> ast.expr:
-    """Return what gets the gradient of ``gradient, _``, where the rest is used by nothing."""
-    if not isinstance(slope, ast.Tuple) or len(slope.elts) != 2:
-        raise Refused("what the gradient comes with is kept", where)
-    if any(source.uses(name) for name in sets(slope.elts[1])):
-        raise Refused("what the gradient comes with is used", where)
-    return slope.elts[0]
-
-
 def _check_arguments(source: Source, value: Called, gradient: Called) -> None:
     """Refuse where the second call may get other values than the first."""
     first, second = _in_order(source, value, gradient)
     for node in inside(*arguments(first.call)):
         if isinstance(node, ast.Call | ast.NamedExpr | ast.Await):
-            raise Refused("an argument is computed in the call, perhaps again", source.line(node))
+            raise Refused("an argument is computed in the call, perhaps again", node)
     block = source.block(first.statement)
     between = block[block.index(first.statement) : block.index(second.statement)]
     given = variables(*arguments(first.call))
     for statement in between:
         if given & names_set(statement):
-            raise Refused("an argument changes in between", source.line(statement))
+            raise Refused("an argument changes in between", statement)
     # What the later call sets would come earlier.
     later = names_set(second.target)
     for statement in between[1:]:
         if later & variables(statement):
-            raise Refused("what the second call sets is used before it", source.line(statement))
+            raise Refused("what the second call sets is used before it", statement)
         if any(isinstance(x, ast.Call) for x in inside(statement)):
-            raise Refused("something else is called in between", source.line(statement))
+            raise Refused("something else is called in between", statement)
 
 
 def _both(source: Source, gradient: Called, grad: ast.Call, found: Change) -> str:
     """Return what computes both; it is defined beside what computes the gradient."""
     name = source.code(grad.func)
     if not name.endswith("grad"):
-        raise Refused("jax.grad has another name here", source.line(grad))
+        raise Refused("jax.grad has another name here", grad)
     if "." not in name:
-        raise Refused("jax.grad is imported by its name alone", source.line(grad))
+        raise Refused("jax.grad is imported by its name alone", grad)
     new = name.removesuffix("grad") + "value_and_grad"
     func = gradient.call.func
     if not isinstance(func, ast.Name):
         return source.code(func).replace(name, new, 1)
     made = source.value(func)
     if made is None:
-        raise Refused("what computes the gradient is not certain", source.line(func))
+        raise Refused("what computes the gradient is not certain", func)
     both = source.fresh("value_and_gradient", f"{func.id}_with_value")
     found.after(source.statement(made), f"{both} = {source.code(made).replace(name, new, 1)}")
     return both
@@ -160,6 +152,5 @@ def _both(source: Source, gradient: Called, grad: ast.Call, found: Change) -> st
 codemod = Codemod(
     title="One pass computes the value and the gradient",
     rules=("forward_run_twice",),
-    change=change,
     framework="jax",
 )

@@ -40,7 +40,6 @@ _LOOKS: Final = ONLY_COMPUTE | {
     "set", "size", "sorted", "startswith", "str", "strftime", "svd", "svdvals", "synchronize",
     "time", "tree_leaves", "tree_leaves_with_path", "tuple", "values", "vector_norm", "zip",
 }  # fmt: skip
-_FILLS: Final = {"append", "update", "add", "extend"}
 _MORE: Final = (ast.Global, ast.Nonlocal, ast.Await, ast.Yield, ast.YieldFrom, ast.Delete,
                 ast.Raise, ast.Assert)  # fmt: skip
 
@@ -71,12 +70,12 @@ def _thinned(source: Source, statement: ast.stmt, loop: Loop) -> Change:
         _check(source, [each], 0)
         if any(isinstance(x, ast.If | ast.IfExp | ast.While) for x in inside(each)):
             # Inside another condition it might never come again.
-            raise Refused("it comes by a condition of its own", source.line(each))
+            raise Refused("it comes by a condition of its own", each)
     common = _common(source, group)
     if common is not None:
-        raise Refused(f"{name_of(common)} is used by other code", source.line(common))
+        raise Refused(f"{name_of(common)} is used by other code", common)
     if not any(_tells_or_reads(source, x) for x in inside(*group)):
-        raise Refused("what it is for is not certain", source.line(statement))
+        raise Refused("what it is for is not certain", statement)
     found = Change(source)
     found.wrap(group, f"if {counter(source, loop, found)} % {EVERY} == 0")
     found.notes.append(f"It looks, prints or logs every {EVERY} steps, not in each.")
@@ -149,30 +148,29 @@ def _check(source: Source, code: list[ast.stmt], depth: int) -> None:
     """Refuse code that does more than look and tell."""
     own = names_set(*code)
     for node in inside(*code):
-        where = source.line(node)
         if isinstance(node, _MORE):
-            raise Refused("it does more than look", where)
+            raise Refused("it does more than look", node)
         for target in targets(node):
             base = target.value if isinstance(target, ast.Subscript) else target
             is_own = base is target or dotted(base) in own
             if not isinstance(base, ast.Name | ast.Tuple) or not is_own:
-                raise Refused(f"it changes {source.code(target)}", where)
+                raise Refused(f"it changes {source.code(target)}", node)
             if isinstance(node, ast.AugAssign) and depth == 0:
-                raise Refused(f"it adds to {source.code(target)} in each step", where)
+                raise Refused(f"it adds to {source.code(target)} in each step", node)
         if isinstance(node, ast.Call):
             _check_call(source, node, own, depth)
 
 
 def _check_call(source: Source, call: ast.Call, own: set[str], depth: int) -> None:
     word, known = last(call), source.defined(call.func)
-    why = Refused(f"what {word or 'it'} does besides is not certain", source.line(call))
+    why = Refused(f"what {word or 'it'} does besides is not certain", call)
     if known is not None and depth < DEEPEST:
         if known.decorator_list:
             raise why
         _check(source, known.body, depth + 1)
         return
     of = call.func.value if isinstance(call.func, ast.Attribute) else None
-    fills = word in _FILLS and of is not None and dotted(of) in own
+    fills = word in {"append", "update", "add", "extend"} and of is not None and dotted(of) in own
     if not (source.means(call.func, "print") or word in _LOOKS | _TELLS or fills):
         raise why
 
@@ -180,5 +178,4 @@ def _check_call(source: Source, call: ast.Call, own: set[str], depth: int) -> No
 codemod = Codemod(
     title=f"It looks and tells every {EVERY} steps",
     rules=("per_step_sync", "large_readback", "logging_each_step", "metrics_on_host"),
-    change=change,
 )

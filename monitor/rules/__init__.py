@@ -9,9 +9,15 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
+from whyidle.monitor.core.finding import Fix, Framework, Need, Severity, Verdict
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules._rule import DOCUMENTS, Kind, Rule, both
+from whyidle.monitor.signals.window import Window
 
-__all__ = ["DOCUMENTS", "Kind", "Loaded", "Rule", "both", "load", "loaded"]
+__all__ = ["DOCUMENTS", "Loaded", "load", "loaded"]
+# And the words that nearly every rule speaks in: one line imports them.
+__all__ += ["Fix", "Framework", "Kind", "Need", "Rule", "Severity", "Slice", "Verdict", "Window"]
+__all__ += ["both"]
 
 
 class Loaded(NamedTuple):
@@ -45,4 +51,5 @@ def loaded() -> Loaded:
 def _rule(name: str) -> Rule:
     module = importlib.import_module(f"{__name__}.{name}")
     rule: Rule = module.rule
-    return replace(rule, id=name, page=(module.__doc__ or "").strip())
+    page = (module.__doc__ or "").strip()
+    return replace(rule, id=name, detect=module.detect, page=page)

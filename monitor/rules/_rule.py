@@ -39,22 +39,22 @@ class Kind(StrEnum):
     INFORMATION = "information"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
     """One fault. Its id is the name of its file, its page the docstring of it."""
 
     title: str
-    documents: tuple[str, ...]
+    documents: tuple[str, ...] = ("beyond the documents",)
     fixes: Mapping[Framework, Fix]
-    detect: Detect
     kind: Kind = Kind.TIME
     # It is silent about jobs that are known to use none of these, or to compute elsewhere.
     only: tuple[Framework, ...] = ()
     device: Device | None = None
     # What gets faster: where the fix makes a step larger, only the samples show it.
     paced_by: Literal["steps", "samples"] = "steps"
-    # Filled in by ``rules.load``.
+    # Filled in by ``rules.load``: what its file is called, does and says.
     id: str = field(default="", compare=False)
+    detect: Detect = field(default=lambda _: None, compare=False)
     page: str = field(default="", compare=False, repr=False)
 
     def judge(self, window: Window) -> Verdict:

@@ -33,11 +33,10 @@ from typing import Final
 from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import MOSTLY
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.rules.tiny_work import SMALL_BATCH
 from whyidle.monitor.signals.memory import in_checkpoint, known_memory
-from whyidle.monitor.signals.window import Window
 
 # Parameters and gradients in two bytes each, a copy of the parameters and two moments in four.
 STATE_BYTES: Final = 16
@@ -108,6 +107,5 @@ rule = Rule(
             "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
         ),
     },
-    detect=detect,
     kind=Kind.MEMORY,
 )

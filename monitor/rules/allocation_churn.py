@@ -45,27 +45,14 @@ from typing import Final
 
 from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    SourceLine,
-    Verdict,
-)
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place, SourceLine
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.memory import FAULT_S, PAGE
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import is_julia, of_slice, own, seen
-from whyidle.monitor.signals.window import Window
 
 # Of the driver's time some covers work that the device still has to do.
 BACK_LEAST: Final = 0.7
@@ -152,15 +139,14 @@ def _of_pages(window: Window) -> Verdict:
     if low < Severity.MEDIUM.least:
         return None
     per_step = window.per_step(m.JOB_MINOR_FAULTS)
+    measures = {
+        "new memory": None if per_step is None else per_step.times(PAGE, "bytes/step"),
+        "pages handed out by the kernel": faults,
+        "CPU time of the job": cores,
+    }
     return Found(
         gain=Gain.between(low, high),
-        evidence=Evidence.known(
-            {
-                "new memory": None if per_step is None else per_step.times(PAGE, "bytes/step"),
-                "pages handed out by the kernel": faults,
-                "CPU time of the job": cores,
-            }
-        ),
+        evidence=Evidence.known(measures),
         confidence=Confidence.INFERRED,
         # No line of the program is wrong: a setting of its environment keeps the memory.
         severity=None if is_julia(window) else Severity.LOW,
@@ -180,14 +166,13 @@ def _on_gpu(window: Window) -> Verdict:
     waits = trace.share(Slice.IDLE_ALLOC)
     if waits is None or waits.value < Severity.LOW.least:
         return None
+    measures = {
+        "waiting for the driver's allocator": waits,
+        "allocations and frees": trace.calls_per_step(_DRIVER),
+    }
     return Found(
         gain=Gain.between(waits.value * BACK_LEAST, waits.value),
-        evidence=Evidence.known(
-            {
-                "waiting for the driver's allocator": waits,
-                "allocations and frees": trace.calls_per_step(_DRIVER),
-            }
-        ),
+        evidence=Evidence.known(measures),
         where=emptied or of_slice(window, Slice.IDLE_ALLOC),
         slice=Slice.IDLE_ALLOC,
         fixes={"pytorch": ON_GPU},
@@ -231,5 +216,4 @@ for batch in batches
 end""",
         ),
     },
-    detect=detect,
 )

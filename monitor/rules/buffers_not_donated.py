@@ -33,21 +33,10 @@ from whyidle.monitor.code.replaced import is_replaced
 from whyidle.monitor.code.source import readable
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY, NEARLY_ALL, SURELY
-from whyidle.monitor.core.finding import (
-    MOST_LOST,
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.core.finding import MOST_LOST, Confidence, Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.rules._programs import Program, compiled_at, largest, name_of
 from whyidle.monitor.signals.memory import FAULT_S
-from whyidle.monitor.signals.window import Window
 
 # Smaller states are not worth a line, on any device: of 1 MB every small network has one
 # (``make golden``: thirty programs, most of them healthy).
@@ -134,9 +123,8 @@ rule = Rule(
             """\
 step = jax.jit(train_step, donate_argnums=(0,))
 state, loss = step(state, batch)  # the old state is gone""",
-        ),
+        )
     },
     only=("jax",),
-    detect=detect,
     kind=Kind.MEMORY,
 )

@@ -29,14 +29,16 @@ Beyond the documents: they save nothing.
 
 from __future__ import annotations
 
-from whyidle.monitor.core.finding import Fix
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Rule
 from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 
+# A tenth as often. In a thread, a copy to memory that is new takes three quarters as long as
+# torch.save to a page cache (64 MB, PyTorch 2.13), and next to nothing beside a network drive.
+detect = phase(Phase.CHECKPOINT, left=0.1)
+
 rule = Rule(
     title="Saving checkpoints blocks the training",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Save a tenth as often, and write in the background."
@@ -63,7 +65,4 @@ if step % 1000 == 0:  # was: step % 100
     saved = saver.submit(np.savez, "latest.npz", *leaves)""",
         ),
     },
-    # A tenth as often. In a thread, a copy to memory that is new takes three quarters as long as
-    # torch.save to a page cache (64 MB, PyTorch 2.13), and next to nothing beside a network drive.
-    detect=phase(Phase.CHECKPOINT, left=0.1),
 )

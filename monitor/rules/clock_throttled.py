@@ -29,12 +29,10 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found, Gain
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.recorded import SeenGpu
-from whyidle.monitor.signals.window import Window
 
 # The worse kinds first: what it is called, and how much it matters where no saving is known.
 KINDS: Final[dict[Metric, tuple[str, Severity]]] = {
@@ -93,10 +91,8 @@ def _found(window: Window, gpu: SeenGpu, metric: Metric) -> Found:
 
 rule = Rule(
     title="The GPU lowers its clocks",
-    documents=("beyond the documents",),
     fixes=both(
         "Find the reason with nvidia-smi -q -d PERFORMANCE. Then cool the GPU better, check its"
         " power supply, or raise its power cap with nvidia-smi -pl WATTS."
     ),
-    detect=detect,
 )

@@ -25,9 +25,8 @@ Beyond the documents. D4's summary measures after the warm-up: this is the time 
 from __future__ import annotations
 
 from whyidle.monitor.core.amounts import A_WHILE_S
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.window import Window
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 
 
 def detect(window: Window) -> Verdict:
@@ -56,15 +55,13 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="Every start compiles again what the last one compiled",
-    documents=("beyond the documents",),
     # The steps take no time of it: only a next start does.
     kind=Kind.INFORMATION,
     fixes={
         "jax": Fix(
             "Set a folder for compiled programs before anything is compiled.",
             'jax.config.update("jax_compilation_cache_dir", "/var/tmp/jax_cache")',
-        ),
+        )
     },
     only=("jax",),
-    detect=detect,
 )

@@ -30,11 +30,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.core.finding import Fix, Need, Verdict
 from whyidle.monitor.core.settings import Purpose
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Verdict, Window
 from whyidle.monitor.rules._settings import finding, is_known, switched_on
-from whyidle.monitor.signals.window import Window
 
 ADVICE: Final = "Set it back, and compare step times."
 
@@ -50,7 +48,6 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="A setting takes time",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             ADVICE,
@@ -58,10 +55,6 @@ rule = Rule(
 torch.use_deterministic_algorithms(False)
 torch.backends.cudnn.deterministic = False""",
         ),
-        "jax": Fix(
-            ADVICE,
-            'jax.config.update("jax_disable_most_optimizations", False)',
-        ),
+        "jax": Fix(ADVICE, 'jax.config.update("jax_disable_most_optimizations", False)'),
     },
-    detect=detect,
 )

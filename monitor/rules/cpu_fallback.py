@@ -29,18 +29,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.core.finding import (
-    PROBES,
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Need,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.window import Window
+from whyidle.monitor.core.finding import PROBES, Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 
 # What a person says who wants no GPU.
 HIDDEN: Final = frozenset({"", "-1", "none", "NoDevFiles"})
@@ -121,6 +111,5 @@ for x, y in batches:
             'assert tf.config.list_physical_devices("GPU")',
         ),
     },
-    detect=detect,
     kind=Kind.ERROR,
 )

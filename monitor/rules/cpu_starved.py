@@ -38,25 +38,14 @@ import re
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Evidence,
-    Fix,
-    Found,
-    Framework,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Evidence, Found, Place
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Framework, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.cores import LEAST_TAKEN, Runner, busy_processes, wanted_by
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.loading_cause import with_workers
 from whyidle.monitor.signals.serving import trains
 from whyidle.monitor.signals.user_lines import asking
-from whyidle.monitor.signals.window import Window
 
 # Below this a wait costs nothing.
 LEAST_WAIT: Final = Severity.MEDIUM.least
@@ -79,7 +68,7 @@ EVERY: Final[tuple[Framework, ...]] = ("pytorch", "jax", "tensorflow")
 OWN_CORES: Final = Fix(
     "Give the job its own cores, or move one of the jobs. To reserve cores: taskset -c 0-7 for"
     " a start, cpuset.cpus of its cgroup, or --cpus-per-task under Slurm. Fewer threads would"
-    " not help.",
+    " not help."
 )
 
 
@@ -187,7 +176,6 @@ def _asking(window: Window) -> tuple[Place, ...]:
 
 rule = Rule(
     title="The job waits for CPU cores",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Raise the CPU limit, or use no more than it allows.",
@@ -204,5 +192,4 @@ pool = concurrent.futures.ThreadPoolExecutor(max(1, cores - 1))""",
         ),
         "tensorflow": Fix("Raise the CPU limit, or run no more threads than it allows."),
     },
-    detect=detect,
 )

@@ -27,19 +27,9 @@ import re
 from typing import Final
 
 from whyidle.monitor.core.amounts import AGAIN
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.user_lines import asking
-from whyidle.monitor.signals.window import Window
 
 _CONVOLUTIONS: Final = r"aten::(cudnn_convolution\w*|miopen_convolution\w*|convolution_backward)"
 # How algorithms are timed; a step of a loop that times itself has one or two of these.
@@ -78,13 +68,11 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="cuDNN searches for algorithms again: input shapes change",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Turn it off, or pad inputs to a few sizes. Drop the last, smaller batch.",
             "torch.backends.cudnn.benchmark = False",
-        ),
+        )
     },
     only=("pytorch",),
-    detect=detect,
 )

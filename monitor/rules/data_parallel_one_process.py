@@ -29,26 +29,14 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.amounts import SURELY
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.account import ranked
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 NAME: Final = "DataParallel"
 # As the profiler names the same: a range of the wrapper, and the functions of autograd in it.
@@ -147,8 +135,7 @@ model = DistributedDataParallel(model.to(device))
 # in place of shuffle=True: a sampler that shuffles for each rank
 sampler = DistributedSampler(dataset)
 loader = DataLoader(dataset, sampler=sampler, **as_before)""",
-        ),
+        )
     },
     only=("pytorch",),
-    detect=detect,
 )

@@ -38,11 +38,10 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import A_MINUTE_S, NEARLY_ALL
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Gain
 from whyidle.monitor.core.settings import Purpose
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.rules._settings import finding, is_known, switched_on
-from whyidle.monitor.signals.window import Window
 
 # What the metric counts, and the facts say only of their last seconds.
 COUNTED: Final = frozenset(
@@ -54,8 +53,6 @@ ADVICE: Final = (
 # One stack kept: 35 us at the top of a program, 5 us more for each call that it lies under; 20 are
 # many. One for each operation that is differentiated, whose gradient is then looked through.
 STACK_S: Final = (35e-6, 135e-6)
-_CHECK: Final = r"aten::isnan"
-_CHECKS: Final = r"aten::isnan|aten::_is_any_true"
 
 
 def detect(window: Window) -> Verdict:
@@ -75,9 +72,9 @@ def detect(window: Window) -> Verdict:
     # What anomaly detection takes a trace shows by its checks; on a GPU a check waits for the work
     # before it, which is not lost.
     is_checked = facts == ["anomaly_detection"] and window.device == "cpu"
-    if trace is None or not is_checked or not (checks := trace.count(_CHECK)):
+    if trace is None or not is_checked or not (checks := trace.count(r"aten::isnan")):
         return found
-    looked = trace.in_calls(_CHECKS)
+    looked = trace.in_calls(r"aten::isnan|aten::_is_any_true")
     least, most = (looked + checks * each * 1e9 / trace.total_ns for each in STACK_S)
     return replace(
         found,
@@ -94,12 +91,8 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="A debugging mode is switched on",
-    documents=("beyond the documents",),
     fixes={
-        "pytorch": Fix(
-            ADVICE,
-            "torch.autograd.set_detect_anomaly(False)",
-        ),
+        "pytorch": Fix(ADVICE, "torch.autograd.set_detect_anomaly(False)"),
         "jax": Fix(
             f"{ADVICE} The variables JAX_DEBUG_NANS, JAX_DEBUG_INFS, JAX_DISABLE_JIT set it too.",
             """\
@@ -108,5 +101,4 @@ jax.config.update("jax_debug_infs", False)
 jax.config.update("jax_disable_jit", False)""",
         ),
     },
-    detect=detect,
 )

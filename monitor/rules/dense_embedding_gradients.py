@@ -33,23 +33,11 @@ from typing import Final
 from whyidle.monitor.code.source import line_of, text_of
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, MOST_SHOWN, SURELY
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.operators import TABLE_GRADIENT, optimizers_of
 from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import asking
-from whyidle.monitor.signals.window import Window
 
 # As long as looking the rows up: below it a table is about as large as what a batch uses of it, and
 # with Adagrad or in bags a sparse gradient was slower (``benchmarks/step_costs.py``).
@@ -100,15 +88,14 @@ def detect(window: Window) -> Verdict:
     high = both + SURELY * (1 - both)
     # Whether it can have sparse gradients is not known of a library's; with these it cannot.
     takes_sparse_ones = made and kinds <= SPARSE and not asking(window.job, _FORBIDS)
+    measures = {
+        "gradient of embeddings": trace.measure(gradient, "ratio"),
+        "their rows looked up": trace.measure(looked_up, "ratio"),
+        "time in optimizers": updates,
+    }
     return Found(
         gain=Gain.between(low, high),
-        evidence=Evidence.known(
-            {
-                "gradient of embeddings": trace.measure(gradient, "ratio"),
-                "their rows looked up": trace.measure(looked_up, "ratio"),
-                "time in optimizers": updates,
-            }
-        ),
+        evidence=Evidence.known(measures),
         where=made[:MOST_SHOWN],
         severity=None if takes_sparse_ones else Severity.LOW,
         slice=Slice.COMPUTE,
@@ -126,7 +113,6 @@ def _is_read_as_a_whole(place: Place) -> bool:
 
 rule = Rule(
     title="Each step updates all rows of an embedding, but uses few",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Make the embedding with sparse=True, and train it with SparseAdam.",
@@ -134,9 +120,8 @@ rule = Rule(
 table = torch.nn.Embedding(rows, width, sparse=True)
 of_table = torch.optim.SparseAdam(table.parameters(), lr=rate)
 of_rest = your_optimizer(rest.parameters(), **as_before)""",
-        ),
+        )
     },
     only=("pytorch",),
     device="cpu",
-    detect=detect,
 )

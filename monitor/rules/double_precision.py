@@ -35,13 +35,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from whyidle.monitor.core.amounts import MOSTLY
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
 from whyidle.monitor.signals.products import double_share, doubles
 from whyidle.monitor.signals.user_lines import asking
-from whyidle.monitor.signals.window import Window
 
 DOUBLE: Final = ("float64", "complex128")
 _FLOATING: Final = re.compile(r"b?float\d+.*|complex\d+")
@@ -101,7 +99,6 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="The job computes in float64",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Make the model and the batches float32 where they are created.",
@@ -116,5 +113,4 @@ jax.config.update("jax_enable_x64", False)
 data = jax.device_put(array.astype("float32"))  # NumPy makes float64""",
         ),
     },
-    detect=detect,
 )

@@ -32,14 +32,12 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.amounts import MOSTLY
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules.tiny_work import SMALL_BATCH
 from whyidle.monitor.signals.operators import computing, overhead, small_calls
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
-from whyidle.monitor.signals.window import Window
 
 # Fewer launches in a trace are a start or an end.
 LEAST_LAUNCHES: Final = 100
@@ -57,7 +55,7 @@ FUSED_LEAST, FUSED_MOST = 0.35, 0.85
 MORE_AT_ONCE: Final = Fix(
     "Compute more per call: stack sequences or environments into a batch. Pad sequences first."
     " Compile only what is called once a step with shapes that stay the same: a model that is"
-    " called for each letter of a name gets slower.",
+    " called for each letter of a name gets slower."
 )
 _COMPILED: Final = r"Torch-Compiled Region.*|CompiledFunction|## Call CompiledFxGraph.*"
 
@@ -85,19 +83,16 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
         return None
     each, kernels = launching["calls_per_step"], trace.kernels
     short = None if kernels is None else kernels.get("short")
+    measures = {
+        "waiting for the next launch": late,
+        "launches": None if each is None else trace.measure(each, "1/step"),
+        "kernels shorter than 10 us": trace.measure(short["count"] / kernels["count"], "ratio")
+        if kernels and short
+        else None,
+    }
     return Found(
         gain=Gain.between(late.value * BACK_LEAST, late.value),
-        evidence=Evidence.known(
-            {
-                "waiting for the next launch": late,
-                "launches": None if each is None else trace.measure(each, "1/step"),
-                "kernels shorter than 10 us": trace.measure(
-                    short["count"] / kernels["count"], "ratio"
-                )
-                if kernels and short
-                else None,
-            }
-        ),
+        evidence=Evidence.known(measures),
         where=of_slice(window, Slice.IDLE_DISPATCH),
         slice=Slice.IDLE_DISPATCH,
     )
@@ -137,7 +132,6 @@ rule = Rule(
             """\
 graphs = "reduce-overhead" if torch.cuda.is_available() else None
 model.compile(mode=graphs)""",
-        ),
+        )
     },
-    detect=detect,
 )

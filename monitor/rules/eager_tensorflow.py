@@ -31,17 +31,15 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE
-from whyidle.monitor.core.finding import MOST_LOST, Confidence, Evidence, Fix, Found, Gain, Verdict
+from whyidle.monitor.core.finding import MOST_LOST, Confidence, Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Rule, Slice, Verdict, Window
 from whyidle.monitor.signals.eager import eager_time
 from whyidle.monitor.signals.gain import busy
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.user_lines import asking, own
-from whyidle.monitor.signals.window import Window
 
 _GRAPH: Final = "/tensorflow/python/eager/execute.py"
 _SWITCHES: Final = re.compile(r"run_eagerly|run_functions_eagerly")
@@ -105,8 +103,7 @@ def step(x, y):
     slopes = tape.gradient(loss, weights)
     optimizer.apply_gradients(zip(slopes, weights))
     return loss""",
-        ),
+        )
     },
     only=("tensorflow",),
-    detect=detect,
 )

@@ -33,15 +33,13 @@ from typing import Final
 
 from whyidle.monitor.code.environments import acts, only_one, played
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY, SURELY
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Fix, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import ELSEWHERE, HOST_WORK, HostRow
 from whyidle.monitor.signals.asides import taken
 from whyidle.monitor.signals.phases import Phase
-from whyidle.monitor.signals.window import Window
 
 # What else is done for one observation at a time.
 _ACTS: Final = frozenset(
@@ -128,7 +126,6 @@ def _inner(row: HostRow) -> CodeLine | None:
 
 rule = Rule(
     title="Environments are stepped one after the other in Python",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Step many environments per call, and ask the policy once for all. Use"
@@ -158,6 +155,5 @@ def play(states, key):
 states, rewards = jax.lax.scan(play, states, jax.random.split(key, 128))""",
         ),
     },
-    detect=detect,
     paced_by="samples",
 )

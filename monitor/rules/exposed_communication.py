@@ -35,22 +35,10 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.amounts import LITTLE, SURELY
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Framework,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Framework, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.user_lines import of_slice, own
-from whyidle.monitor.signals.window import Window
 
 # Ranks that share the cores of a machine wait up to 0.3 of a step for what the other does on its
 # host (the bench's two towers, whatever its fault): less is no exchange that is slow.
@@ -117,14 +105,13 @@ def detect(window: Window) -> Verdict:
     count, took = sum(c["count"] for c in collectives), sum(c["total_ns"] for c in collectives)
     is_counted = count and trace.steps
     hidden, each = "communication hidden behind computing", "time of a collective"
-    evidence = Evidence.known(
-        {
-            "only communicating": exposed,
-            hidden: measure(1 - alone / whole, "ratio") if whole else None,
-            "collectives": measure(count / trace.steps, "1/step") if is_counted else None,
-            each: measure(took / count / 1e9, "s") if is_counted else None,
-        }
-    )
+    measures = {
+        "only communicating": exposed,
+        hidden: measure(1 - alone / whole, "ratio") if whole else None,
+        "collectives": measure(count / trace.steps, "1/step") if is_counted else None,
+        each: measure(took / count / 1e9, "s") if is_counted else None,
+    }
+    evidence = Evidence.known(measures)
     where = of_slice(window, part)
     if sum(c["total_ns"] for c in collectives if c["kind"] in BETWEEN_TWO) > took / 2:
         title = "The device waits for what other devices send it"
@@ -183,5 +170,4 @@ options = {"xla_gpu_enable_latency_hiding_scheduler": True}
 step = jax.jit(step, donate_argnums=(0,), compiler_options=options)""",
         ),
     },
-    detect=detect,
 )

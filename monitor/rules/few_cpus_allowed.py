@@ -31,11 +31,9 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import MOSTLY
-from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Need, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
+from whyidle.monitor.rules import Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.cores import FULL, Runner, allowed
-from whyidle.monitor.signals.window import Window
 
 # Threads that wait for each core: one that has it to itself was found waiting 1% of the time, also
 # beside our own threads; two that share it wait half of it each.
@@ -119,7 +117,5 @@ def _words(window: Window, mask: float, there: float, wanted: float) -> str:
 
 rule = Rule(
     title="The job may use only some of the cores, and these are full",
-    documents=("beyond the documents",),
     fixes=both("Widen the CPU mask, or run no more threads than it has cores.", CODE),
-    detect=detect,
 )

@@ -35,19 +35,9 @@ from itertools import permutations
 from typing import Final
 
 from whyidle.monitor.core.amounts import LITTLE
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Knows,
-    Need,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Knows
 from whyidle.monitor.core.measure import SAMPLES
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
 from whyidle.monitor.rules._programs import (
     Program,
     bytes_of,
@@ -60,7 +50,6 @@ from whyidle.monitor.signals.feeding import idle_pass
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 # A gradient is two to three times its forward pass: less where the first layer has none, more where
 # something is computed again on purpose.
@@ -204,5 +193,4 @@ optimizer.step()
 right = (out.detach().argmax(1) == y).sum()  # not: model(x) once more""",
         ),
     },
-    detect=detect,
 )

@@ -29,10 +29,9 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.memory import device_memory
-from whyidle.monitor.signals.window import Window
 
 # Of what the allocator holds, in pieces, where no allocation has failed so far.
 WITHOUT_FAILURES: Final = 0.3
@@ -70,13 +69,12 @@ rule = Rule(
     fixes={
         "pytorch": Fix(
             "Start it with PYTORCH_ALLOC_CONF=expandable_segments:True. The older name is"
-            " PYTORCH_CUDA_ALLOC_CONF. Pad batches to a few lengths.",
+            " PYTORCH_CUDA_ALLOC_CONF. Pad batches to a few lengths."
         ),
         "jax": Fix(
             "Leave preallocation on, with XLA_CLIENT_MEM_FRACTION=0.9. Keep fewer temporaries,"
-            " and shard what is large.",
+            " and shard what is large."
         ),
     },
-    detect=detect,
     kind=Kind.MEMORY,
 )

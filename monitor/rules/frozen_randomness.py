@@ -26,11 +26,10 @@ from __future__ import annotations
 
 from whyidle.monitor.code.frozen_random import frozen, lambdas
 from whyidle.monitor.code.source import line_of, readable
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.recompiled import alive
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 
 def detect(window: Window) -> Verdict:
@@ -78,9 +77,8 @@ def step(params, x, key):
 for x in batches:
     key, fresh = jax.random.split(key)
     params = step(params, x, fresh)""",
-        ),
+        )
     },
     only=("jax",),
-    detect=detect,
     kind=Kind.ERROR,
 )

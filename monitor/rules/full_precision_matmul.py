@@ -37,22 +37,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from whyidle.monitor.core.amounts import NEARLY_ALL
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
+from whyidle.monitor.signals.user_lines import of_slice
 
 PRODUCTS: Final = ("matmul", "convolution", "attention")
 # Tensor cores for bfloat16: compute capability 8 and more, CDNA 2 and 3.
@@ -102,21 +90,16 @@ def detect(window: Window) -> Verdict:
     parts = ((full, min(backs)), (tf32, FROM_TF32), (other, OTHERS))
     low, high = (work.value * sum(part * back[i] for part, back in parts) for i in (0, 1))
     cores = ran["tensor_core_share"]
+    measures = {
+        "products in float32": trace.measure(full, "ratio"),
+        "products in TF32": trace.measure(tf32, "ratio"),
+        "kernels on tensor cores": trace.measure(cores[1], "ratio") if cores else None,
+    }
     return Found(
         gain=Gain.between(low, high),
-        evidence=Evidence.known(
-            {
-                "products in float32": trace.measure(full, "ratio"),
-                "products in TF32": trace.measure(tf32, "ratio"),
-                "kernels on tensor cores": trace.measure(cores[1], "ratio") if cores else None,
-            }
-        ),
+        evidence=Evidence.known(measures),
         # The lines that compute products, by the names of their calls.
-        where=own(
-            Place(p["file"], p["line"] or 0, p["function"], p["share"])
-            for p in trace.places(Slice.COMPUTE)
-            if any(_MULTIPLIES.search(call["name"]) for call in p.get("calls", ()))
-        ),
+        where=of_slice(window, Slice.COMPUTE, _MULTIPLIES),
         slice=Slice.COMPUTE,
     )
 
@@ -197,5 +180,4 @@ def matmul(x, weight):
             'keras.mixed_precision.set_global_policy("mixed_bfloat16")',
         ),
     },
-    detect=detect,
 )

@@ -39,12 +39,10 @@ from typing import Final
 from whyidle.monitor.code import source
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.core.finding import Evidence, Found, Gain, Place
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import in_script, is_julia, of_slice, seen
-from whyidle.monitor.signals.window import Window
 
 # Objects in circles must be collected by somebody: of jobs that make them half came back. All of it
 # does where none are made any more.
@@ -88,17 +86,16 @@ def detect(window: Window) -> Verdict:
     each = replace(pauses, value=takes / rate.value, unit="s") if rate and rate.value else None
     several = f"in the collectors of {len(ranks)} ranks, which come in turns"
     title = f"{whose}'s garbage collector stops the job" if whose == "Julia" else None
+    measures = {
+        "time in the collector": pauses,
+        several: replace(pauses, value=together) if together > takes else None,
+        "collections": rate if each else None,
+        "one collection on average": each,
+        "collections of all objects": window.job.mean(m.PROCESS_GC_FULL),
+    }
     return Found(
         gain=gain,
-        evidence=Evidence.known(
-            {
-                "time in the collector": pauses,
-                several: replace(pauses, value=together) if together > takes else None,
-                "collections": rate if each else None,
-                "one collection on average": each,
-                "collections of all objects": window.job.mean(m.PROCESS_GC_FULL),
-            }
-        ),
+        evidence=Evidence.known(measures),
         where=asked or of_slice(window, Slice.IDLE_GC),
         slice=Slice.IDLE_GC,
         title=f"The job has {whose} collect garbage in its loop" if asked else title,
@@ -145,5 +142,4 @@ for (step, batch) in enumerate(batches)
 end""",
         ),
     },
-    detect=detect,
 )

@@ -26,13 +26,11 @@ Beyond the documents: they describe loaders with processes.
 from __future__ import annotations
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Confidence, Evidence, Found, Place, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Place
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 
 def detect(window: Window) -> Verdict:
@@ -59,7 +57,6 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="Another thread holds the GIL that the training needs",
-    documents=("beyond the documents",),
     fixes=both(
         "Move that work to a separate process, which has its own lock.",
         """\
@@ -67,5 +64,4 @@ spawn = multiprocessing.get_context("spawn")
 worker = spawn.Process(target=prepare, args=(queue,), daemon=True)
 worker.start()  # not: threading.Thread(target=prepare, ...)""",
     ),
-    detect=detect,
 )

@@ -30,9 +30,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.core.finding import Evidence, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule, both
-from whyidle.monitor.signals.window import Window
+from whyidle.monitor.core.finding import Evidence, Found
+from whyidle.monitor.rules import Kind, Need, Rule, Severity, Verdict, Window, both
 
 PROGRAM = (
     "Most likely a bug of the program: run it under compute-sanitizer, and look at custom kernels."
@@ -125,8 +124,6 @@ def _is_mine(window: Window, error: Mapping[str, Any]) -> bool:
 
 rule = Rule(
     title="A GPU reported an error",
-    documents=("beyond the documents",),
     fixes=both("Save a checkpoint if you can, then do what the error calls for."),
-    detect=detect,
     kind=Kind.ERROR,
 )

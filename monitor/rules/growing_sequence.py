@@ -34,14 +34,12 @@ from typing import Final
 
 from whyidle.monitor.code.growing import caching_loops, grown_at
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostRow, by_line
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 _IN_STEPS: Final = frozenset({Phase.STEP, Phase.PERIODIC})
 
@@ -82,7 +80,6 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="Generation computes the whole sequence again for each token",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Cache keys and values in fixed-length buffers, one token per call. Compile that"
@@ -111,6 +108,5 @@ def next_token(carry, at):
 _, tokens = jax.lax.scan(next_token, (keys, token), jnp.arange(longest))""",
         ),
     },
-    detect=detect,
     paced_by="samples",
 )

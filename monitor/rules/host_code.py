@@ -37,18 +37,9 @@ from dataclasses import replace
 from itertools import chain
 
 from whyidle.monitor.core.amounts import MOST_SHOWN
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Found,
-    Knows,
-    Place,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Knows, Place
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import serving
 from whyidle.monitor.signals.account import (
@@ -65,7 +56,6 @@ from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 
 def detect(window: Window) -> Verdict:
@@ -162,10 +152,7 @@ def _awaited(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helpe
         return {}
     job, account = window.job, window.core_account
     threads = 0.0 if account is None else account.runs[Runner.THREADS]
-    found = {
-        Runner.THREADS: [Helper(threads, job.threads)],
-        Runner.HELPERS: list(job.helpers),
-    }
+    found = {Runner.THREADS: [Helper(threads, job.threads)], Runner.HELPERS: list(job.helpers)}
     least = Severity.MEDIUM.least
     return {who: [x for x in some if x.cores >= least] for who, some in found.items()}
 
@@ -181,7 +168,6 @@ def _in_helpers(helpers: Iterable[Helper]) -> tuple[Place, ...]:
 
 rule = Rule(
     title="The job's own code on the host takes the time",
-    documents=("beyond the documents",),
     fixes=both(
         "Do it less often, in a separate process, or on whole arrays. The gain is what you"
         " would recover if it cost nothing.",
@@ -190,5 +176,4 @@ if step % 100 == 0:
     # background = concurrent.futures.ThreadPoolExecutor(1)
     background.submit(report, step)""",
     ),
-    detect=detect,
 )

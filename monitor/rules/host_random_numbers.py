@@ -31,13 +31,11 @@ from typing import Final
 
 from whyidle.monitor.code.batches import is_of_a_deque
 from whyidle.monitor.core.amounts import BEYOND_CHANCE
-from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Evidence, Fix, Found, Need, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.window import Window
 
 # What comes back on a CPU, by what one number takes (``benchmarks/unit_costs.py``): NumPy 9 to 21
 # ns, PyTorch 3 to 5, so that a seventh to a half of NumPy's time stays, and what copies go with it;
@@ -137,5 +135,4 @@ for number in range(steps):
     params = step(params, x, jax.random.fold_in(key, number))""",
         ),
     },
-    detect=detect,
 )

@@ -32,27 +32,15 @@ from typing import Final
 from whyidle.monitor.code.renewed import made_anew, stays
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, LITTLE, NEARLY_ALL
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules._kinds import OFTEN
 from whyidle.monitor.rules._programs import Program, bytes_of, calls_in, name_of
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
-from whyidle.monitor.signals.window import Window
 
 # Less is a batch, or a table, that takes a fraction of a millisecond: from 1 MB on healthy jobs
 # were told of their batches (``make golden``).
@@ -174,8 +162,7 @@ rule = Rule(
 images, labels = jax.device_put((images, labels))  # once
 for first in range(0, len(images), batch):
     params = step(params, images, labels, first)""",
-        ),
+        )
     },
     only=("jax",),
-    detect=detect,
 )

@@ -34,12 +34,10 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
-from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.causes import MEANING, Cause
 
 # D3 trap 3: sharded jobs with too much communication use 60% of their devices; the best, all.
@@ -47,7 +45,7 @@ SCALES_LEAST: Final = 0.6
 # All take part already: there is no batch to divide.
 HOST_FIRST: Final = Fix(
     "Find what the host does meanwhile, and fix that. Trace it with Python's frames, and give"
-    " each launch more to do. Splitting the batch further does not help.",
+    " each launch more to do. Splitting the batch further does not help."
 )
 
 
@@ -187,5 +185,4 @@ with tf.distribute.MirroredStrategy().scope():
     model = build_model()""",
         ),
     },
-    detect=detect,
 )

@@ -54,23 +54,10 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import MOST_SHOWN
-from whyidle.monitor.core.finding import (
-    MOST_LOST,
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Knows,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import MOST_LOST, Confidence, Evidence, Found, Gain, Knows, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import SAMPLES, Measure
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import BACK_LEAST, HANDING_OVER, UNRECORDED, Side, comes_back
@@ -88,7 +75,6 @@ from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pip
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.serving import others_run, trains
 from whyidle.monitor.signals.user_lines import asking, fetches, of_main, of_slice, own, seen
-from whyidle.monitor.signals.window import Window
 
 # Of stack samples: at five a second their error is as large.
 LEAST_OF_LOOKS: Final = 0.05
@@ -263,13 +249,12 @@ def _waits(window: Window) -> Measure | None:
 def _of_loader(window: Window, waits: Measure) -> Verdict:
     number, cores = next((each.get("workers") for each in window.loaders), None), window.cores
     workers = window.job.measure(number, "count") if isinstance(number, int) else None
-    evidence = Evidence.known(
-        {
-            "waiting for input": waits,
-            HAS_WORKERS: workers,
-            "cores": None if workers is None else cores,
-        }
-    )
+    measures = {
+        "waiting for input": waits,
+        HAS_WORKERS: workers,
+        "cores": None if workers is None else cores,
+    }
+    evidence = Evidence.known(measures)
     # The lines by the trace, else those at the loader: the others only come after it.
     where = of_slice(window, Slice.IDLE_INPUT) or seen(window.job, fetches)
     if cores is None or workers is None or workers.value < cores.value:
@@ -316,15 +301,14 @@ def _of_main_thread(window: Window, doing: Activity) -> Verdict:
     if gain.high < LEAST_OF_LOOKS:
         return None
     idle = trace.measure(trace.taken(*UNRECORDED), "ratio") if trace and cores else None
+    measures = {
+        "main thread loads data": doing.share,
+        "device idle": idle,
+        "cores": cores if idle else None,
+    }
     return Found(
         gain=gain,
-        evidence=Evidence.known(
-            {
-                "main thread loads data": doing.share,
-                "device idle": idle,
-                "cores": cores if idle else None,
-            }
-        ),
+        evidence=Evidence.known(measures),
         confidence=Confidence.INFERRED,
         where=own(doing.where),
         slice=max(UNRECORDED, key=trace.taken) if trace and cores else Slice.IDLE_INPUT,
@@ -365,5 +349,4 @@ def ahead(read, orders, workers=2, size=4):
         ),
         "tensorflow": IN_ORDER,
     },
-    detect=detect,
 )

@@ -41,18 +41,9 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import A_MINUTE_S, A_WHILE_S, MOST_SHOWN, NEARLY_ALL
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Found,
-    Need,
-    Place,
-    Severity,
-    SourceLine,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Place, SourceLine
 from whyidle.monitor.core.measure import SAMPLES, Measure
-from whyidle.monitor.rules import Kind, Rule, both
+from whyidle.monitor.rules import Kind, Need, Rule, Severity, Verdict, Window, both
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.awaited import (
     NOTHING_TO_DO,
@@ -66,7 +57,6 @@ from whyidle.monitor.signals.awaited import (
 from whyidle.monitor.signals.serving import OF_ANYTHING, ORDERS, learns
 from whyidle.monitor.signals.standstill import Stand, Standstill, Stopped, missing
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 # Steps were counted and none ends any more: this long, and so many times the longest of them.
 SURE_S: Final = 120.0
@@ -298,8 +288,6 @@ faulthandler.dump_traceback_later(600, repeat=True)"""
 
 rule = Rule(
     title="The job is stuck",
-    documents=("beyond the documents",),
     fixes=both(f"Find what should have let this line continue. {_LOOK}", _CODE),
-    detect=detect,
     kind=Kind.ERROR,
 )

@@ -29,11 +29,10 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules._kinds import LEAST_BYTES, OFTEN
 from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
@@ -41,7 +40,6 @@ from whyidle.monitor.signals.phases import STOPPING
 from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 # Two hundredths of a second's work of the host, which handles a gigabyte a second.
 LEAST_RATE: Final = 20e6
@@ -104,7 +102,7 @@ def _of_tensors(window: Window) -> Verdict:
 
 
 def _of_arrays(window: Window) -> Verdict:
-    copied, rate = window.read_bytes_per_step, window.job.mean(m.PROCESS_READBACK)
+    copied, rate = window.per_step(m.PROCESS_READBACK), window.job.mean(m.PROCESS_READBACK)
     if copied is None and rate is not None and rate.value >= LEAST_RATE:
         # Without steps each read counts by itself, where enough is read to be done in every step.
         copied = rate.per(window.job.mean(m.PROCESS_SYNCS), "bytes/read")
@@ -183,5 +181,4 @@ if number % 100 == 0:
     hits.zero_()""",
         ),
     },
-    detect=detect,
 )

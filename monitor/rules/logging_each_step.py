@@ -28,12 +28,11 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Evidence, Found
+from whyidle.monitor.rules import Fix, Rule, Window
 from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import asking
-from whyidle.monitor.signals.window import Window
 
 _WATCHES: Final = re.compile(r"wandb\.watch\(")
 
@@ -59,15 +58,15 @@ _TEXT: Final = (
     " flush, no fsync."
 )
 
+# Of a hundred times one is left.
+detect = phase(Phase.LOGGING, left=0.01, also=_watched)
+
 rule = Rule(
     title="Logging takes time in every step",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             f"{_TEXT} wandb.watch: log=None, or log_freq=1000.", _CODE.format(loss="loss.detach()")
         ),
         "jax": Fix(_TEXT, _CODE.format(loss="loss")),
     },
-    # Of a hundred times one is left.
-    detect=phase(Phase.LOGGING, left=0.01, also=_watched),
 )

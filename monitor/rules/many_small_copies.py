@@ -35,25 +35,13 @@ from typing import Final
 from whyidle.monitor.code import source
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE, NEARLY_ALL, SURELY
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    SourceLine,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, SourceLine
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.gain import Side, busy, comes_back
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import of_slice, own, seen
-from whyidle.monitor.signals.window import Window
 
 # A batch of a transformer is five arrays, that of a model with many inputs ten.
 MANY: Final = 16
@@ -64,7 +52,6 @@ SMALL_S: Final = 2e-4
 # What a call of Python's takes beside what the trace shows of it: 31 to 34 us measured in all.
 CALL_S: Final = 34e-6
 _JAX_PUT: Final = r"DevicePut"
-_COPY_CALL: Final = r"(cuda|hip|cu)Memcpy\w*"
 _HANDS_OVER: Final = re.compile(r".*\.(to|cuda|copy_|as_tensor|tensor|from_numpy)\(")
 
 
@@ -94,7 +81,7 @@ def _of_gpu(window: Window, trace: Traced) -> Found | None:
     if number < MANY or len(sizes) < len(copies) or sum(sizes) / count >= SMALL_BYTES:
         return None
     # The host's time in the calls for copies to the device, while that idles.
-    calls, in_calls = trace.calls(_COPY_CALL), 0.0
+    calls, in_calls = trace.calls(r"(cuda|hip|cu)Memcpy\w*"), 0.0
     if made := sum(call["count"] for call in calls):
         took = sum(call["total_ns"] for call in calls) / trace.total_ns * len(trace.devices)
         in_calls = min(1 - busy(trace), took * min(1.0, count / made))
@@ -180,6 +167,4 @@ rule = Rule(
         ),
         "flux": Fix("Copy whole batches: iterate over CuIterator(loader)."),
     },
-    detect=detect,
-    # A loop over what is in the batch copies for each pass.
 )

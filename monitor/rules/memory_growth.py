@@ -32,14 +32,12 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import A_WHILE_S, LITTLE, MOSTLY
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.memory import room_on_host
 from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.signals.user_lines import kept
-from whyidle.monitor.signals.window import Window
 
 # Slower than 1 MB/s takes a day for 86 GB.
 LEAST_PER_S: Final = 1e6
@@ -75,16 +73,15 @@ def detect(window: Window) -> Verdict:
     if left is not None and left > FORESEEN * window.job.seconds:
         return None
     measure, pace = partial(window.job.measure, source=metric.source), window.steps_per_s
+    measures = {
+        f"growth of {metric.words}": measure(trend.per_s, "bytes_per_second"),
+        "grown": measure(trend.last - trend.first, "bytes"),
+        "growth": None if pace is None else measure(trend.per_s / pace.value, "bytes/step"),
+        "until the memory is full": None if left is None else measure(left, "s"),
+    }
     return Found(
         gain=None,
-        evidence=Evidence.known(
-            {
-                f"growth of {metric.words}": measure(trend.per_s, "bytes_per_second"),
-                "grown": measure(trend.last - trend.first, "bytes"),
-                "growth": None if pace is None else measure(trend.per_s / pace.value, "bytes/step"),
-                "until the memory is full": None if left is None else measure(left, "s"),
-            }
-        ),
+        evidence=Evidence.known(measures),
         where=kept(window.job),
         severity=Severity.HIGH if left is not None and left < DAY_S else Severity.MEDIUM,
     )
@@ -125,7 +122,5 @@ rule = Rule(
             "push!(history, Float64(sum(outputs) / length(outputs)))",
         ),
     },
-    detect=detect,
     kind=Kind.MEMORY,
-    # Programs that are compiled anew stay in memory, and a list that is walked again grows.
 )

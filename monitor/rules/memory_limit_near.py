@@ -27,10 +27,9 @@ from __future__ import annotations
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import NEARLY_ALL
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Framework, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule, both
+from whyidle.monitor.core.finding import Evidence, Found
+from whyidle.monitor.rules import Fix, Framework, Kind, Need, Rule, Severity, Verdict, Window, both
 from whyidle.monitor.rules.memory_growth import grows
-from whyidle.monitor.signals.window import Window
 
 
 def detect(window: Window) -> Verdict:
@@ -78,9 +77,5 @@ def _cures(size: str) -> dict[Framework, Fix]:
 
 
 rule = Rule(
-    title="Memory is nearly at the limit of the container",
-    documents=("beyond the documents",),
-    fixes=_cures("64G"),
-    kind=Kind.MEMORY,
-    detect=detect,
+    title="Memory is nearly at the limit of the container", fixes=_cures("64G"), kind=Kind.MEMORY
 )

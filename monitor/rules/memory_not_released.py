@@ -31,13 +31,12 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import A_MINUTE_S, NEARLY_ALL
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
 from whyidle.monitor.core.measure import SAMPLES
-from whyidle.monitor.rules import Kind, Rule, both
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window, both
 from whyidle.monitor.rules.job_stands_still import LONG_S
 from whyidle.monitor.signals.memory import device_memory
 from whyidle.monitor.signals.recorded import GpuUser, SeenGpu
-from whyidle.monitor.signals.window import Window
 
 # A context alone takes half a gigabyte; of a large GPU a gigabyte is little.
 LEAST_BYTES: Final = 1 << 30
@@ -167,11 +166,10 @@ rule = Rule(
     fixes={
         "pytorch": Fix(
             "Delete the tensors, then call torch.cuda.empty_cache() once. Do it after training,"
-            " never inside the loop.",
+            " never inside the loop."
         ),
         "jax": Fix("Delete the arrays, then call jax.clear_caches()."),
         "flux": Fix("Call GC.gc() first, then CUDA.reclaim()."),
     },
-    detect=detect,
     kind=Kind.MEMORY,
 )

@@ -33,12 +33,11 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import NEARLY_ALL
-from whyidle.monitor.core.finding import Evidence, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found, Gain
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Need, Rule, Severity, Verdict, Window, both
 from whyidle.monitor.rules.memory_limit_near import raised, with_room
 from whyidle.monitor.signals.memory import PAGE
-from whyidle.monitor.signals.window import Window
 
 # A page fault that reads a disk takes 0.1 ms and more: so many take 1% of the time.
 LEAST_FAULTS: Final = 100.0
@@ -101,9 +100,4 @@ TITLES: Final[dict[Metric | None, str]] = {
     None: "The job waits for memory: the machine has too little",
 }
 
-rule = Rule(
-    title="The job waits for main memory",
-    documents=("beyond the documents",),
-    fixes=both(f"{_OF_MACHINE} {_LESS}"),
-    detect=detect,
-)
+rule = Rule(title="The job waits for main memory", fixes=both(f"{_OF_MACHINE} {_LESS}"))

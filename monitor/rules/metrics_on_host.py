@@ -24,14 +24,15 @@ Beyond the documents: they compute no scores.
 
 from __future__ import annotations
 
-from whyidle.monitor.core.finding import Fix
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Rule
 from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 
+# A sum of hits stays, which is a launch or two: less than a tenth of a score that takes 1 ms.
+detect = phase(Phase.METRICS, left=0.1)
+
 rule = Rule(
     title="Metrics are computed on the host while the steps wait",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Add up on the device, and compute the score at the end of an epoch. torchmetrics:"
@@ -50,6 +51,4 @@ if is_last_batch:
     print("accuracy", float(hits) / samples)""",
         ),
     },
-    # A sum of hits stays, which is a launch or two: less than a tenth of a score that takes 1 ms.
-    detect=phase(Phase.METRICS, left=0.1),
 )

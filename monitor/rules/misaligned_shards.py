@@ -28,18 +28,12 @@ data; `from jax.sharding import Shard` does not exist.
 
 from __future__ import annotations
 
-from typing import Final
-
 from whyidle.monitor.core.amounts import LITTLE
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules._kinds import LEAST_BYTES
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice
-from whyidle.monitor.signals.window import Window
-
-SPLITS: Final = "DataParallel"
 
 
 def detect(window: Window) -> Verdict:
@@ -53,7 +47,7 @@ def detect(window: Window) -> Verdict:
         return _uneven(trace, work)
     devices, batch = window.fact("devices_used"), window.fact("batch_size")
     around = window.fact("parallel") or ()
-    splits = SPLITS in ([around] if isinstance(around, str) else around)
+    splits = "DataParallel" in ([around] if isinstance(around, str) else around)
     if not isinstance(devices, int):
         # A job of one device divides nothing; of another, nothing is known.
         is_known = window.trace is not None or devices is not None
@@ -145,5 +139,4 @@ batch_size = devices * (batch_size // devices)
 loader = DataLoader(dataset, batch_size, drop_last=True, **as_before)""",
         ),
     },
-    detect=detect,
 )

@@ -29,22 +29,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.operators import optimizers_of
+from whyidle.monitor.signals.operators import optimizers_of, time_in_optimizers
 from whyidle.monitor.signals.user_lines import asking
-from whyidle.monitor.signals.window import Window
 
 # Data sheets: 2.0 to 3.4 TB/s (A100, H100) beside 0.3 at most of a host with 8 channels: a sixth
 # stays at most. At least a fiftieth, as in the issue named above.
@@ -54,11 +43,7 @@ _ASKS: Final = re.compile(r"offload_optimizer|offload_param|CPUOffload|cpu_offlo
 
 def detect(window: Window) -> Verdict:
     """Judge where the optimizers are, and how long they take."""
-    takes = window.needed(
-        window.job.mean(m.PROCESS_OPTIMIZER_TIME),
-        Need.INSIDE,
-        "the time in optimizers that are given no closure",
-    )
+    takes = time_in_optimizers(window)
     every, used = optimizers_of(window), window.fact("devices_used")
     here = [each for each in every if "cpu" in {each.get("device"), each.get("state_device")}]
     on_gpu = any(each.get("device") not in {"cpu", None} for each in every)
@@ -86,7 +71,6 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="The optimizer runs on the CPU, and the GPU waits for it",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Make the optimizer after the model is on the GPU. Leave offloading off (DeepSpeed:"
@@ -94,8 +78,7 @@ rule = Rule(
             """\
 model = model.to(device)
 optimizer = your_optimizer(model.parameters(), **as_before)""",
-        ),
+        )
     },
     only=("pytorch",),
-    detect=detect,
 )

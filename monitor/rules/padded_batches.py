@@ -38,22 +38,10 @@ from typing import Final
 from whyidle.monitor.code.batches import cuts
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.operators import TABLE_GRADIENT, work_free
 from whyidle.monitor.signals.user_lines import asking, own
-from whyidle.monitor.signals.window import Window
 
 # What comes back of the step for each part of a row less: 0.97 to 1.19 for ten networks on a CPU
 # (``benchmarks/step_costs.py``), most with attention over long rows, of 512 at most. Attention over
@@ -123,7 +111,6 @@ def _computes(window: Window) -> tuple[float, float] | None:
 
 rule = Rule(
     title="Much of each batch is padding",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Pad each batch only to its own longest row, and group rows by length.",
@@ -133,8 +120,7 @@ def collate(rows):  # of DataLoader(.., collate_fn=collate)
     return torch.nn.utils.rnn.pad_sequence(
         rows, batch_first=True, padding_value=pad
     )""",
-        ),
+        )
     },
     only=("pytorch",),
-    detect=detect,
 )

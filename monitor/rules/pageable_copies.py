@@ -26,12 +26,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules._kinds import LEAST_BYTES
 from whyidle.monitor.signals.user_lines import of_slice
-from whyidle.monitor.signals.window import Window
 
 # Of four measured pairs: pageable copies grew by 1.53 to 1.66 when the host had more to do, pinned
 # ones are made by the GPU alone. By so much at least a pinned copy is shorter.
@@ -91,5 +89,4 @@ params = step(params, *ahead)""",
         ),
     },
     only=("pytorch", "jax"),
-    detect=detect,
 )

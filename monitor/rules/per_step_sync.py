@@ -28,42 +28,26 @@ D4 summary: never send large arrays to the host in each step; the same holds for
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from whyidle.monitor.code.environments import acts
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules._kinds import OFTEN
 from whyidle.monitor.signals.gain import Side, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
-
-_ITEM: Final = r"aten::(item|is_nonzero)"
-_REFILL: Final = "refilling after a synchronisation"
 
 
 def detect(window: Window) -> Verdict:
     """Judge the reads of values."""
     reads, trace = window.syncs_per_step, window.gpu_trace
     if reads is None and trace is not None:
-        reads = trace.calls_per_step(_ITEM)
+        reads = trace.calls_per_step(r"aten::(item|is_nonzero)")
     counted = reads if reads is not None and reads.value >= OFTEN else None
     if trace is not None and counted is not None:
         return _of_gpu(window, trace, counted)
@@ -82,15 +66,14 @@ def _waits(window: Window) -> float:
     Who reads every few steps waits for those steps, and would wait for them elsewhere; and an
     environment cannot step before it has its action.
     """
-    rows = () if window.host is None else window.host.rows
-    reading = (row for row in rows if row.doing is HostClass.READ)
+    reading = (row for row in window.rows if row.doing is HostClass.READ)
     return sum(row.share for row in reading if not (row.due or acts(row.frames)))
 
 
 def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
     """On real traces the idle time after a wait is what the wait costs, and the refilling."""
     sync = trace.share(Slice.IDLE_SYNC)
-    refill = trace.detail(Slice.IDLE_DISPATCH, _REFILL)
+    refill = trace.detail(Slice.IDLE_DISPATCH, "refilling after a synchronisation")
     if sync is None or refill is None:
         return window.lacks(Need.LONGER_TRACE)
     # A copy from pageable memory waits too, and has a rule of its own.
@@ -150,10 +133,9 @@ def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Sli
 
 def _where(window: Window) -> tuple[Place, ...]:
     """Return the lines that the agent saw reading; else those where the samples did."""
-    rows = () if window.host is None else window.host.rows
     sampled = (
         Place(*row.frames[0], row.share)
-        for row in sorted(rows, key=lambda row: row.due)
+        for row in sorted(window.rows, key=lambda row: row.due)
         if row.doing is HostClass.READ and row.frames
     )
     by_agent, by_samples = own(window.where_read()), own(sampled)
@@ -199,5 +181,4 @@ for number, (x, y) in enumerate(batches, 1):
         total = tf.zeros([])""",
         ),
     },
-    detect=detect,
 )

@@ -42,26 +42,15 @@ from typing import Final
 from whyidle.monitor.code.loops import LEAST_TIMES, Looping, Way, over_samples
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.operators import LAYERS, PARAMETER, PER_OPERATOR_S, steps_in
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 # Each weight takes part once in a pass; many have a bias beside them, which counts as well.
 LEAST_USES: Final = 4
@@ -136,8 +125,7 @@ def _of_small(window: Window, trace: Traced) -> Found | None:
 def _is_of_calls(window: Window, loop: Looping) -> bool:
     """Tell whether the loop calls the framework, by where the thread was found in it."""
     mine = {(place.file, place.line) for place in loop.where}
-    rows = () if window.host is None else window.host.rows
-    inside = [row for row in rows if any((f.file, f.line) in mine for f in row.frames)]
+    inside = [row for row in window.rows if any((f.file, f.line) in mine for f in row.frames)]
     # A loop that calls graphs of TensorFlow, one in each pass, goes through batches: what one holds
     # does not show in its lines.
     kinds = {HostClass.EAGER} if window.uses("tensorflow") else _CALLS
@@ -154,9 +142,8 @@ def _is_called_often(
 def _loop(
     window: Window, fits: Callable[[set[str]], bool] | None = None, way: Way = Way.WHOLE
 ) -> Looping | None:
-    rows = () if window.host is None else window.host.rows
     # A validation goes through batches as well, and what it calls trains nothing.
-    steps = [row for row in rows if row.phase is Phase.STEP] or rows
+    steps = [row for row in window.rows if row.phase is Phase.STEP] or window.rows
     chains = ((row.frames, row.share) for row in steps)
     return over_samples(step_samples(window.job).lines, chains, fits=fits, way=way)
 
@@ -308,5 +295,4 @@ out = model(xs)  # not: torch.stack([model(x) for x in xs])
 losses = torch.vmap(loss_of_one)(out, ys)""",
         ),
     },
-    detect=detect,
 )

@@ -31,27 +31,15 @@ from typing import Final
 
 from whyidle.monitor.code.source import calls, last
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.memory import device_memory, in_checkpoint, room_on_host
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.user_lines import asking, own
-from whyidle.monitor.signals.window import Window
 
 # What comes back of it (``benchmarks/step_costs.py``): a kept activation takes memory that is new,
 # and a checkpoint has a price of its own, as has memory that is given back and taken again: of a
@@ -165,7 +153,6 @@ def _called(line: CodeLine) -> set[str]:
 
 rule = Rule(
     title="Activations are recomputed although memory is free",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Call the layers without a checkpoint: all, or every second one.",
@@ -176,8 +163,7 @@ for at, layer in enumerate(layers):
         x = checkpoint(layer, x, use_reentrant=False)
     else:
         x = layer(x)""",
-        ),
+        )
     },
     only=("pytorch",),
-    detect=detect,
 )

@@ -27,10 +27,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.memory import known_memory
-from whyidle.monitor.signals.window import Window
 
 # Of a device: less is not what fills it.
 MUCH: Final = 0.25
@@ -56,7 +55,7 @@ def detect(window: Window) -> Verdict:
         name, held = "parameters and gradients on each GPU", WITH_GRADIENTS * size
         is_ddp = str(fact("parallel")) == "DistributedDataParallel"
         is_copied = devices > 1 and is_ddp and not fact("sharded")
-    if not is_copied or held < MUCH * memory.of_a_device:
+    if not is_copied or held < MUCH * memory.limit / memory.devices:
         return None
     measure = window.job.measure
     return Found(
@@ -92,6 +91,5 @@ for layer in model.layers:
 torch.distributed.fsdp.fully_shard(model)""",
         ),
     },
-    detect=detect,
     kind=Kind.MEMORY,
 )

@@ -41,26 +41,14 @@ from typing import Final
 from whyidle.monitor.code.given import makers
 from whyidle.monitor.code.source import MODULE, called, in_loop
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    PROBES,
-    Evidence,
-    Fix,
-    Found,
-    Framework,
-    Gain,
-    Need,
-    Place,
-    Verdict,
-)
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import PROBES, Evidence, Found, Gain, Place
+from whyidle.monitor.rules import Fix, Framework, Need, Rule, Slice, Verdict, Window
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.eager import CONTROL
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again, taken
 from whyidle.monitor.signals.user_lines import asking, own
-from whyidle.monitor.signals.window import Window
 
 # Less is what a program now and then costs: "low" in the contract begins at half of it.
 LEAST: Final = 0.02
@@ -85,8 +73,7 @@ _AS_BEFORE: Final = re.compile("all arguments are as before")
 _OBJECT: Final = re.compile(r"now (the \w+ at 0x|an object that is gone)")
 AS_TENSOR: Final = Fix(
     "Pass what changes as a tensor. A Python number is part of the graph, and each makes another.",
-    """\
-loss = step(x, tf.constant(number))""",
+    "loss = step(x, tf.constant(number))",
 )
 SAME: Final = Fix(
     "Make the object once and reuse it, or pass only its tensors. Each new object makes another"
@@ -109,8 +96,7 @@ _MAKES_PIPELINE: Final = re.compile(r".+\.(predict|evaluate|fit)")
 CALL_MODEL: Final = Fix(
     "Call the model itself on a few samples. Each call of predict, evaluate or fit makes a"
     " pipeline and a loop.",
-    """\
-outputs = model(samples, training=False)  # not: model.predict(samples)""",
+    "outputs = model(samples, training=False)  # not: model.predict(samples)",
 )
 PIPELINE_ONCE: Final = Fix(
     "Make the pipeline once, before the loop, and reuse it.",
@@ -183,8 +169,7 @@ def detect(window: Window) -> Verdict:
     gain = comes_back(window, low / 2 if cure is LOOK else low, high, Side.COMPILER)
     if _PIPELINE.fullmatch(worst.function):
         # To compile it is only a part of what the call does; the rest may be the model.
-        rows = () if window.host is None else window.host.rows
-        mine = (x.share for x in rows if any(y[:2] == (at.file, at.line) for y in x.frames))
+        mine = (x.share for x in window.rows if any(y[:2] == (at.file, at.line) for y in x.frames))
         gain = Gain(gain.low, max(gain.high, sum(mine)))
         names = called(at.file, at.line)
         by = next((name for name in names if _MAKES_PIPELINE.fullmatch(name)), None)
@@ -261,5 +246,4 @@ def step(x):
     return model(x)""",
         ),
     },
-    detect=detect,
 )

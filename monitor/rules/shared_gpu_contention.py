@@ -28,10 +28,8 @@ from __future__ import annotations
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import NEARLY_ALL
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.window import Window
+from whyidle.monitor.core.finding import Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.traces.causes import MEANING, Cause
 
 
@@ -84,12 +82,11 @@ rule = Rule(
     fixes={
         "pytorch": Fix(
             "Move one of the jobs to another GPU. torch.cuda.set_per_process_memory_fraction"
-            " only caps the memory (more than that fails); it makes nothing faster.",
+            " only caps the memory (more than that fails); it makes nothing faster."
         ),
         "jax": Fix(
             "Move one of the jobs to another GPU. XLA_CLIENT_MEM_FRACTION only caps the memory;"
-            " it replaces XLA_PYTHON_CLIENT_MEM_FRACTION, and JAX refuses both together.",
+            " it replaces XLA_PYTHON_CLIENT_MEM_FRACTION, and JAX refuses both together."
         ),
     },
-    detect=detect,
 )

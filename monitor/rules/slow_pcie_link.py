@@ -28,13 +28,11 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import A_MINUTE_S, SURELY
-from whyidle.monitor.core.finding import Evidence, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found, Gain
 from whyidle.monitor.core.pcie import limit
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.user_lines import of_slice
-from whyidle.monitor.signals.window import Window
 
 # A copy from pinned memory that reaches this part of the link's peak waits for nothing else
 # (packet headers take a tenth, short copies never reach it).
@@ -115,11 +113,9 @@ def _gain(window: Window, gpu: SeenGpu) -> Gain:
 
 rule = Rule(
     title="A GPU's PCIe link is slower than its slot allows",
-    documents=("beyond the documents",),
     fixes=both(
         "Reseat the card, and check riser, slot and firmware settings. nvidia-smi -q and lspci"
         " -vv show the link."
     ),
     device="gpu",
-    detect=detect,
 )

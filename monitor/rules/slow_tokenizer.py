@@ -29,9 +29,11 @@ from whyidle.monitor.rules import Rule, both
 from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 
+# The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
+detect = phase(Phase.TOKENISATION, left=0.1, by_name=True)
+
 rule = Rule(
     title="Python code splits the text into tokens",
-    documents=("beyond the documents",),
     fixes=both(
         "Use the fast tokenizer on a list of texts in one call. Tokenize a data set once,"
         " before training.",
@@ -40,7 +42,4 @@ tokenizer = AutoTokenizer.from_pretrained(name)  # not: use_fast=False
 # not: one text at a time
 tokens = tokenizer(texts, padding=True, return_tensors="np")""",
     ),
-    # The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
-    detect=phase(Phase.TOKENISATION, left=0.1, by_name=True),
-    # Where a loader has it cut, what waits is the input.
 )

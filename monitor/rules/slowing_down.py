@@ -39,22 +39,12 @@ from typing import Final
 
 from whyidle.monitor.code.growing import grown_at
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Need, Rule, Severity, Verdict, Window, both
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import own, registering
-from whyidle.monitor.signals.window import Window
 
 SHORTEST_S: Final = 10.0
 # What grows takes another share of the step in the end. Where all takes as much of it as before, as
@@ -127,12 +117,13 @@ def _otherwise(window: Window, drift: Drift) -> str | None:
 
 def _grown(window: Window, drift: Drift, least: float) -> str | None:
     """Return what a step has at least so many times as much of as in the beginning."""
-    rows = () if window.host is None else window.host.rows
-    if sum(row.share for row in rows if grown_at(row.frames)) >= OWN:
+    if sum(row.share for row in window.rows if grown_at(row.frames)) >= OWN:
         return "the sequence that it goes through grows"
     for name, words in WORK.items():
         # What is read back for no environment may be a list that grows.
-        plays = name != m.PROCESS_SYNCS.name or any(x.phase is Phase.ENVIRONMENT for x in rows)
+        plays = name != m.PROCESS_SYNCS.name or any(
+            x.phase is Phase.ENVIRONMENT for x in window.rows
+        )
         if plays and (times := drift.grew.get(name, 0.0)) >= least:
             return f"{times:.1f} times the {words}"
     return None
@@ -140,7 +131,6 @@ def _grown(window: Window, drift: Drift, least: float) -> str | None:
 
 rule = Rule(
     title="Steps get slower over time",
-    documents=("beyond the documents",),
     fixes=both(
         "Keep the last values, or their sum, instead of all of them.",
         """\
@@ -148,5 +138,4 @@ recent = collections.deque(maxlen=100)  # not: a list of all of them
 for number, batch in enumerate(batches):
     recent.append(train_step(batch))""",
     ),
-    detect=detect,
 )

@@ -38,26 +38,13 @@ from typing import TYPE_CHECKING, Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Framework,
-    Gain,
-    Knows,
-    Need,
-    Severity,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Knows
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.measure import SAMPLES
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule, both
+from whyidle.monitor.rules import Fix, Framework, Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.account import ELSEWHERE
 from whyidle.monitor.signals.ranks import SHORT, LateRow, RankAccount, places_of, rows_of
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 if TYPE_CHECKING:
     from whyidle.monitor.core.ranks import Ranks, RankShare
@@ -162,11 +149,7 @@ def _title(ranks: Ranks, late: RankShare, rows: tuple[LateRow, ...]) -> str:
 
 
 def _evidence(
-    window: Window,
-    ranks: Ranks,
-    late: RankShare,
-    rows: tuple[LateRow, ...],
-    busier: float | None,
+    window: Window, ranks: Ranks, late: RankShare, rows: tuple[LateRow, ...], busier: float | None
 ) -> Iterator[Evidence]:
     job, middle, source = window.job, sum(late.late) / 2, window.ranks_source
     yield Evidence.of("the others wait for it", window.measure_of_ranks(middle, "ratio"))
@@ -206,8 +189,7 @@ sampler = DistributedSampler(dataset)
 loader = DataLoader(dataset, sampler=sampler, **as_before)""",
     ),
     "jax": Fix(
-        f"{_LOOK} {_SHARED_OUT}",
-        "mine = samples[jax.process_index() :: jax.process_count()]",
+        f"{_LOOK} {_SHARED_OUT}", "mine = samples[jax.process_index() :: jax.process_count()]"
     ),
 }
 _OF_ONE: Final = (
@@ -230,9 +212,4 @@ def _fixes(rows: tuple[LateRow, ...]) -> dict[Framework, Fix] | None:
     return both(_OF_ITS_HOST) if rows[0].doing in _OF_INPUT else None
 
 
-rule = Rule(
-    title="One rank is late, and all others wait for it",
-    documents=("beyond the documents",),
-    fixes=_FIXES,
-    detect=detect,
-)
+rule = Rule(title="One rank is late, and all others wait for it", fixes=_FIXES)

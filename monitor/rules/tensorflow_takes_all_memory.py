@@ -24,9 +24,8 @@ from __future__ import annotations
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import MOSTLY, NEARLY_ALL
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.window import Window
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 
 
 def detect(window: Window) -> Verdict:
@@ -66,8 +65,7 @@ rule = Rule(
             """\
 for gpu in tf.config.list_physical_devices("GPU"):
     tf.config.experimental.set_memory_growth(gpu, True)""",
-        ),
+        )
     },
     only=("tensorflow",),
-    detect=detect,
 )

@@ -33,14 +33,12 @@ from typing import Final
 
 from whyidle.monitor.code.lists import made_of_list
 from whyidle.monitor.code.source import calls
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Found
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.window import Window
 
 # To make an array of the same list first takes 16 of 108 ns for a number, and as much is left.
 LEFT: Final = 0.15
@@ -86,7 +84,6 @@ _TEXT: Final = "Collect into an array from the start. Pass that on"
 
 rule = Rule(
     title="Tensors are made from Python lists, number by number",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             f"{_TEXT}: torch.from_numpy. Turn a list of arrays into one with np.stack first.",
@@ -105,5 +102,4 @@ for number, sample in enumerate(samples):
 batch = jnp.asarray(rows)  # was: jnp.array(rows)""",
         ),
     },
-    detect=detect,
 )

@@ -33,13 +33,11 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import MOSTLY, NEARLY_ALL, SURELY
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
 from whyidle.monitor.signals.operators import Overhead, overhead, small_calls
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.signals.window import Window
 
 # A batch that a CPU has something to do with.
 SMALL_BATCH: Final = 48
@@ -60,7 +58,7 @@ last = torch.stack(outputs)[lengths - 1, torch.arange(len(rows))]""",
 )
 MANY_ENVIRONMENTS: Final = Fix(
     "Run several environments, and ask the model once for all of them. torch.compile would make"
-    " such a small call slower.",
+    " such a small call slower."
 )
 TITLE: Final = "Most of each step is overhead: the batch is too small"
 
@@ -82,17 +80,16 @@ def _on_cpu(window: Window) -> Verdict:
     if cost.share < MOSTLY or batch >= SMALL_BATCH:
         return None
     pace = window.steps_per_s
+    measures = {
+        "batch": window.job.measure(batch, "samples"),
+        "operators": cost.per_step,
+        "main thread's time for one": cost.each.times(1e6, "us"),
+        # Samples a second, not steps.
+        "trained now (the gain is of this)": pace and pace.times(batch, "samples/s"),
+    }
     return Found(
         gain=_gain_on_cpu(window, cost),
-        evidence=Evidence.known(
-            {
-                "batch": window.job.measure(batch, "samples"),
-                "operators": cost.per_step,
-                "main thread's time for one": cost.each.times(1e6, "us"),
-                # Samples a second, not steps.
-                "trained now (the gain is of this)": pace and pace.times(batch, "samples/s"),
-            }
-        ),
+        evidence=Evidence.known(measures),
         slice=Slice.COMPUTE,
         title=TITLE,
     )
@@ -116,7 +113,7 @@ def _of_small_calls(window: Window, cost: Overhead) -> Verdict:
     # Operators that cost more have something to do.
     if cost.least < MOSTLY:
         return None
-    plays = any(row.phase is Phase.ENVIRONMENT for row in (window.host.rows if window.host else ()))
+    plays = any(row.phase is Phase.ENVIRONMENT for row in window.rows)
     return Found(
         gain=_gain_on_cpu(window, cost),
         evidence=(
@@ -176,6 +173,5 @@ losses_of = jax.jit(jax.vmap(loss, in_axes=(None, 0)))
 losses = losses_of(params, batch_of_512)""",
         ),
     },
-    detect=detect,
     paced_by="samples",
 )

@@ -25,10 +25,8 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.amounts import A_MINUTE_S, AGAIN
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.window import Window
+from whyidle.monitor.core.finding import Evidence, Found
+from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Slice, Verdict, Window
 
 # As the document has it.
 LEAST_STEPS: Final = 10
@@ -82,6 +80,5 @@ if torch.cuda.is_available():
 print(f"{100 * len(x) / (time.perf_counter() - began):.0f} samples/s")""",
         ),
     },
-    detect=detect,
     kind=Kind.INFORMATION,
 )

@@ -34,24 +34,12 @@ from typing import Final
 from whyidle.monitor.code.source import called
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import NEARLY_ALL
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.memory import DeviceMemory, known_memory
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import is_julia, of_slice, own
-from whyidle.monitor.signals.window import Window
 
 # Copies of one loop differ by a third between two traces where nothing is wrong.
 SLOWER: Final = 1.5
@@ -163,5 +151,4 @@ rule = Rule(
         "jax": Fix("Donate the arguments that are replaced, and prefetch fewer batches."),
         "flux": Fix("Call GC.gc(false) every few steps, and use CuIterator(loader)."),
     },
-    detect=detect,
 )

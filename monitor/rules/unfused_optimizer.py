@@ -34,23 +34,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.operators import optimizers_of, tensors_of
+from whyidle.monitor.signals.operators import optimizers_of, tensors_of, time_in_optimizers
 from whyidle.monitor.signals.user_lines import making
-from whyidle.monitor.signals.window import Window
 
 # Fewer are soon gone through, one by one or not.
 LEAST_TENSORS: Final = 8
@@ -83,11 +72,7 @@ class _Loop:
 
 def detect(window: Window) -> Verdict:
     """Judge the time in optimizers by what they say of themselves."""
-    takes = window.needed(
-        window.job.mean(m.PROCESS_OPTIMIZER_TIME),
-        Need.INSIDE,
-        "the time in optimizers that are given no closure",
-    )
+    takes = time_in_optimizers(window)
     every = optimizers_of(window)
     loops = [found for each in every if (found := _loop(window, each)) is not None]
     if not loops or takes.value < BEYOND_CHANCE:
@@ -144,13 +129,11 @@ def _loop(window: Window, said: Mapping[str, Any]) -> _Loop | None:
 
 rule = Rule(
     title="The optimizer updates its parameters one by one",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Make the optimizer with fused=True.",
             "optimizer = your_optimizer(parameters, fused=True, **as_before)",
-        ),
+        )
     },
     only=("pytorch",),
-    detect=detect,
 )

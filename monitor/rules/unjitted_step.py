@@ -36,20 +36,10 @@ from typing import Final
 
 from whyidle.monitor.code.source import function_at, readable
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Place,
-    Verdict,
-)
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
 from whyidle.monitor.signals.account import HOST_WORK
 from whyidle.monitor.signals.activity import drawing, fetches
 from whyidle.monitor.signals.eager import (
@@ -63,7 +53,6 @@ from whyidle.monitor.signals.eager import (
 )
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
 from whyidle.monitor.signals.user_lines import asking, at, own
-from whyidle.monitor.signals.window import Window
 
 # A step of one compiled program has a handful of calls around it.
 LEAST_CALLS: Final = 10
@@ -255,8 +244,7 @@ def step(params, x, y):
     value, gradient = jax.value_and_grad(loss)(params, x, y)
     params = jax.tree.map(lambda p, g: p - 0.1 * g, params, gradient)
     return params, value""",
-        ),
+        )
     },
     only=("jax",),
-    detect=detect,
 )

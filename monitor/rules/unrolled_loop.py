@@ -32,13 +32,11 @@ from typing import Final
 
 from whyidle.monitor.code.loops import loops_in
 from whyidle.monitor.code.source import readable
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules._programs import Program, largest, name_of, products_of
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 # A step of some layers has a few hundred operations, one pass of a cell with its gradient tens.
 LEAST_OPERATIONS: Final = 600
@@ -102,8 +100,7 @@ def pass_(hidden, x):
     return hidden, hidden  # what goes on, and what is kept
 
 hidden, kept = jax.lax.scan(pass_, hidden, xs)""",
-        ),
+        )
     },
     only=("jax",),
-    detect=detect,
 )

@@ -33,22 +33,11 @@ import re
 from typing import Final
 
 from whyidle.monitor.code.source import calls, last
-from whyidle.monitor.core.finding import (
-    Confidence,
-    Evidence,
-    Fix,
-    Found,
-    Gain,
-    Need,
-    Severity,
-    Verdict,
-)
-from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.operators import NODE, PARAMETER, optimizers_of, tensors_of
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import asking, making
-from whyidle.monitor.signals.window import Window
 
 # For so many times the parameters that are updated; some tensors of a batch may ask for one, too.
 LEAST_TIMES: Final = 1.5
@@ -65,9 +54,8 @@ BACK: Final = (0.28, 1.14)
 ON_GPU: Final = 0.6
 # The nodes of a pass back, of all of it, where the samples do not tell.
 OF_NODES: Final = (0.7, 1.2)
-# What a pass back begins with, and who begins others within it.
+# What a pass back begins with; a checkpoint begins others within it.
 _BEGINS: Final = r"aten::ones_like"
-_WITHIN: Final = r"CheckpointFunctionBackward"
 # Whose optimizer holds other tensors than the parameters, and a pass that is given its gradient.
 _FLAT: Final = re.compile(r"(?i)deepspeed|megatron")
 _GIVEN: Final = re.compile(
@@ -91,7 +79,7 @@ def detect(window: Window) -> Verdict:
     least_brought = (passes + 1) * max(LEAST_TIMES * tensors, tensors + LEAST_MORE)
     if not passes or brought < least_brought:
         return None
-    if trace.calls(_WITHIN) or asking(window.job, _GIVEN):
+    if trace.calls(r"CheckpointFunctionBackward") or asking(window.job, _GIVEN):
         return None
     least, most = _back(window, trace)
     is_most = 1 - passes * tensors / brought >= MOST_UNUSED
@@ -134,7 +122,6 @@ def _back(window: Window, trace: Traced) -> tuple[float, float]:
 
 rule = Rule(
     title="Gradients are computed that no optimizer uses",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             "Call requires_grad_(False) on the parts that are not trained.",
@@ -142,8 +129,7 @@ rule = Rule(
 model.encoder.requires_grad_(False)  # before the optimizer is made
 trained = [p for p in model.parameters() if p.requires_grad]
 optimizer = your_optimizer(trained, **as_before)""",
-        ),
+        )
     },
     only=("pytorch",),
-    detect=detect,
 )

@@ -36,13 +36,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Fix, Found, Gain, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.asides import Taken, found, of_phase, taken
 from whyidle.monitor.signals.phases import Phase
-from whyidle.monitor.signals.window import Window
 
 # A tenth of it is left.
 LEFT: Final = 0.1
@@ -96,7 +95,6 @@ _TEXT: Final = "Validate a tenth as often, or on a tenth of the samples"
 
 rule = Rule(
     title="Validation takes much of the training's time",
-    documents=("beyond the documents",),
     fixes={
         "pytorch": Fix(
             f"{_TEXT}. Use larger batches, and persistent_workers=True for its loader.",
@@ -117,5 +115,4 @@ if step % 5000 == 0:  # was: step % 500
     print(step, float(jnp.stack(losses).mean()))  # one read, at the end""",
         ),
     },
-    detect=detect,
 )

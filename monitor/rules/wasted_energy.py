@@ -26,12 +26,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found
 from whyidle.monitor.core.prices import Prices
-from whyidle.monitor.rules import Kind, Rule, both
+from whyidle.monitor.rules import Kind, Need, Rule, Severity, Verdict, Window, both
 from whyidle.monitor.signals.gain import busy
 from whyidle.monitor.signals.trust import counted
-from whyidle.monitor.signals.window import Window
 
 # D3 wants more than 85% utilisation.
 LEAST: Final = 0.15
@@ -74,6 +73,5 @@ rule = Rule(
     documents=("D3 trend 3",),
     fixes=both("Remove what makes the GPU wait: each finding says what it costs."),
     device="gpu",
-    detect=detect,
     kind=Kind.INFORMATION,
 )

@@ -28,15 +28,14 @@ import re
 from typing import Final
 
 from whyidle.monitor.code.source import line_of
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Found
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import ranked
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.window import Window
 
 _FILLS: Final = re.compile(r".*(_foreach_zero_|\.zero_\(|\.requires_grad_\(False|\.detach_\().*")
 
@@ -69,14 +68,9 @@ def detect(window: Window) -> Verdict:
 
 rule = Rule(
     title="Gradients are filled with zeros before each step",
-    documents=("beyond the documents",),
     fixes={
-        "pytorch": Fix(
-            "Call zero_grad(set_to_none=True).",
-            "optimizer.zero_grad(set_to_none=True)",
-        ),
+        "pytorch": Fix("Call zero_grad(set_to_none=True).", "optimizer.zero_grad(set_to_none=True)")
     },
     only=("pytorch",),
     device="gpu",
-    detect=detect,
 )

@@ -84,47 +84,33 @@ def with_idle(account: BudgetJson, idle: float | None, label: str) -> BudgetJson
     return {**account, "slices": named, "details": details}
 
 
-# What the thread was found at while nothing was recorded: no call of the framework was under way.
-BETWEEN_CALLS: Final = {
-    HostClass.PYTHON: Slice.IDLE_DISPATCH,
-    HostClass.LIBRARY: Slice.IDLE_DISPATCH,
-    HostClass.UNCLEAR: Slice.IDLE_DISPATCH,
-    HostClass.EAGER: Slice.IDLE_DISPATCH,
+# What keeps a device from its work, whoever computes.
+_KEEPS: Final = {
+    **dict.fromkeys((HostClass.LOCK, HostClass.EAGER), Slice.IDLE_DISPATCH),
     HostClass.PUT: Slice.EXPOSED_COPY,
-    HostClass.WAIT: Slice.IDLE_IO,
     HostClass.PEER_WAIT: Slice.IDLE_OTHER_PROCESS,
-    HostClass.LOCK: Slice.IDLE_DISPATCH,
     HostClass.LOADER: Slice.IDLE_INPUT,
     HostClass.COMPILE: Slice.IDLE_COMPILE,
 }
+_WORKS: Final = {
+    **dict.fromkeys((HostClass.PYTHON, HostClass.LIBRARY), Slice.IDLE_DISPATCH),
+    HostClass.WAIT: Slice.IDLE_IO,
+}
+# What the thread was found at while nothing was recorded: no call of the framework was under way.
+BETWEEN_CALLS: Final = {**_WORKS, HostClass.UNCLEAR: Slice.IDLE_DISPATCH, **_KEEPS}
 # Without a trace, where other threads compute while this one does anything.
 ON_OTHER_THREADS: Final = {
-    HostClass.FRAMEWORK_WAIT: Slice.COMPUTE,
-    HostClass.READ: Slice.COMPUTE,
-    HostClass.PEER_WAIT: Slice.IDLE_OTHER_PROCESS,
-    HostClass.LOCK: Slice.IDLE_DISPATCH,
-    HostClass.EAGER: Slice.IDLE_DISPATCH,
-    HostClass.PUT: Slice.EXPOSED_COPY,
-    HostClass.LOADER: Slice.IDLE_INPUT,
-    HostClass.COMPILE: Slice.IDLE_COMPILE,
+    **dict.fromkeys((HostClass.FRAMEWORK_WAIT, HostClass.READ), Slice.COMPUTE),
+    **_KEEPS,
 }
 # The same where it is known how much the others compute.
 BESIDE_OTHER_THREADS: Final = {
-    HostClass.PYTHON: Slice.IDLE_DISPATCH,
-    HostClass.LIBRARY: Slice.IDLE_DISPATCH,
-    HostClass.UNCLEAR: Slice.IDLE_DISPATCH,
-    HostClass.FRAMEWORK: Slice.IDLE_DISPATCH,
-    HostClass.WAIT: Slice.IDLE_IO,
+    **dict.fromkeys((HostClass.UNCLEAR, HostClass.FRAMEWORK), Slice.IDLE_DISPATCH),
+    **_WORKS,
     **ON_OTHER_THREADS,
 }
 # Without a trace, where the thread itself computes in the calls of the framework.
-ON_THIS_THREAD: Final = {
-    HostClass.PYTHON: Slice.IDLE_DISPATCH,
-    HostClass.LIBRARY: Slice.IDLE_DISPATCH,
-    HostClass.WAIT: Slice.IDLE_IO,
-    HostClass.FRAMEWORK: Slice.COMPUTE,
-    **ON_OTHER_THREADS,
-}
+ON_THIS_THREAD: Final = {**_WORKS, HostClass.FRAMEWORK: Slice.COMPUTE, **ON_OTHER_THREADS}
 # The same of a rank of many: what it waits for in there is the others.
 ON_A_RANKS_THREAD: Final = {**ON_THIS_THREAD, HostClass.FRAMEWORK_WAIT: Slice.EXPOSED_COMM}
 # Without a trace, while a GPU is known to have nothing to do.
@@ -138,10 +124,7 @@ MOST_ERROR: Final = 0.25
 
 
 def explained(
-    budget: BudgetJson,
-    host: HostAccount,
-    meaning: Mapping[HostClass, Slice],
-    beside: float = 0.0,
+    budget: BudgetJson, host: HostAccount, meaning: Mapping[HostClass, Slice], beside: float = 0.0
 ) -> BudgetJson | None:
     """Return the budget with its unknown part by what the samples say; ``None``: they say nothing.
 

@@ -139,18 +139,16 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     ourselves = reader.means(OF_OURSELVES, [run.id], steady.start_ms, steady.end_ms, POINTS)
     # Such events come every ten seconds: of a short span no more are read.
     most = min(MOST_EVENTS, 20 + int(span.seconds / 5))
-    compiles = event_data(reader, run, (COMPILED, COMPILES), who, span.start_ms, most=most)
+
+    def said(since: int, *kinds: str) -> list[Facts]:
+        return event_data(reader, run, kinds, who, since, most=most)
+
     since = steady.start_ms + HALF_OF_LOOKS_MS
-    kept = event_data(reader, run, (STACKS,), who, since, most=most)
+    kept = said(since, STACKS)
     if not kept:
         since = span.start_ms
-        kept = event_data(reader, run, (STACKS,), who, since, most=most)
+        kept = said(since, STACKS)
     stacks = StackSamples.of_events(kept)
-    # Of the same time: so often as the main thread is seen in it, so often others are.
-    threads = StackSamples.of_events(event_data(reader, run, (THREADS,), who, since, most=most))
-    begun = event_data(reader, run, (SHORT_LIVED,), who, steady.start_ms, most=most)
-    owned = frozenset((run.info or {}).get("gpus", ()))
-    mine = [gpu for gpu in reader.gpus(run.id) if gpu.idx in owned]
     unknown = reader.unknown(run.id, (Scope.JOB, Scope.HOST, Scope.PROCESS))
     return Recorded(
         seconds=steady.seconds,
@@ -167,15 +165,15 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
             _series(reader, m.JOB_STEPS, (run.id,), steady),
             {} if who is None else _each(reader, subjects(reader, run, who), steady),
         ),
-        standstill=standstill_of(reader, run, mine, span.end_ms),
+        standstill=standstill_of(reader, run, _owned(reader, run), span.end_ms),
         stopped=stopped_of(reader, run, span.end_ms),
         unknown={key.metric: why.reason for key, why in unknown.items()},
         gpus=_gpus(reader, run, steady),
         facts=_facts(reader, run, who),
         steps=None if who is None or who.counted is None else who.counted.steps,
         steps_by=None if who is None or who.counted is None else who.counted.source,
-        compiled=compiled(compiles),
-        reads=reads(event_data(reader, run, (READS,), who, span.start_ms, most=most)),
+        compiled=compiled(said(span.start_ms, COMPILED, COMPILES)),
+        reads=reads(said(span.start_ms, READS)),
         stacks=stacks,
         lines=stacks.lines(),
         leaves=stacks.leaves(),
@@ -184,8 +182,9 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         helpers=tuple(_helpers(reader, run, who, steady, most)),
         parts=_parts(reader, run, who, steady, most),
         peers=_peers(reader, run, who, steady),
-        threads=threads,
-        short_lived=StackSamples.of_events(begun),
+        # Of the same time: so often as the main thread is seen in it, so often others are.
+        threads=StackSamples.of_events(said(since, THREADS)),
+        short_lived=StackSamples.of_events(said(steady.start_ms, SHORT_LIVED)),
         read_from=_read_from(reader, run, who, steady, most),
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
@@ -226,10 +225,7 @@ def _helpers(
             continue
         if each in parts:
             continue
-        found = reader.means(
-            (m.PROCESS_CPU,), subjects(reader, run, each), span.start_ms, span.end_ms, POINTS
-        )
-        if cores := found.get(m.PROCESS_CPU):
+        if cores := _cores(reader, run, each, span):
             stacks, threads = (
                 StackSamples.of_events(
                     event_data(reader, run, (kind,), each, span.start_ms, most=most)
@@ -243,29 +239,27 @@ def _parts(reader: Reader, run: Run, who: Watched | None, span: Span, most: int)
     """Return the cores on which other parts of the job work: a wait that spins is no work."""
 
     def working(each: Watched) -> float:
-        whose = subjects(reader, run, each)
-        found = reader.means((m.PROCESS_CPU,), whose, span.start_ms, span.end_ms, POINTS)
         kept = event_data(reader, run, (STACKS,), each, span.start_ms, most=most)
         account = account_of(StackSamples.of_events(kept), by_time=True)
         waits = 0.0 if account is None else account.share(HostClass.PEER_WAIT)
-        return min(found.get(m.PROCESS_CPU, 0.0), 1.0 - waits)
+        return min(_cores(reader, run, each, span), 1.0 - waits)
 
     return sum(working(each) for each in parts_of(run)[:MOST_PROCESSES] if each != who)
 
 
 def _peers(reader: Reader, run: Run, who: Watched | None, span: Span) -> float:
     """Return the cores of the processes that train beside the one that stands for the job."""
-
-    def cores(each: Watched) -> float:
-        whose = subjects(reader, run, each)
-        found = reader.means((m.PROCESS_CPU,), whose, span.start_ms, span.end_ms, POINTS)
-        return found.get(m.PROCESS_CPU, 0.0)
-
     return sum(
-        cores(each)
+        _cores(reader, run, each, span)
         for each in in_order(run)
         if each != who and each.counted and each.counted.source not in {None, LOOP}
     )
+
+
+def _cores(reader: Reader, run: Run, who: Watched, span: Span) -> float:
+    whose = subjects(reader, run, who)
+    found = reader.means((m.PROCESS_CPU,), whose, span.start_ms, span.end_ms, POINTS)
+    return found.get(m.PROCESS_CPU, 0.0)
 
 
 def _read_from(
@@ -423,9 +417,7 @@ def _trend(points: Sequence[Point]) -> Trend | None:
 
 
 def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
-    owned = frozenset((run.info or {}).get("gpus", ()))
-    gpus = reader.gpus(run.id)
-    ours = [gpu.id for gpu in gpus if gpu.idx in owned]
+    gpus, ours = reader.gpus(run.id), [gpu.id for gpu in _owned(reader, run)]
     used = m.GPU_MEMORY_USED
     rises: dict[int, dict[Metric, float]] = {}
     for metric in OF_RISES:
@@ -442,7 +434,7 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     users = _users(reader, run, span, ours)
 
     def seen(gpu: Gpu) -> SeenGpu:
-        its, is_ours = totals.get(gpu.id, {}), gpu.idx in owned
+        its, is_ours = totals.get(gpu.id, {}), gpu.id in ours
         return SeenGpu(
             gpu.idx or "?", gpu.name, is_ours,
             {metric: one.mean for metric, one in its.items() if metric not in OF_LINKS},
@@ -454,6 +446,12 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
         )  # fmt: skip
 
     return tuple(map(seen, gpus))
+
+
+def _owned(reader: Reader, run: Run) -> list[Gpu]:
+    """Return the GPUs of the job."""
+    owned = frozenset((run.info or {}).get("gpus", ()))
+    return [gpu for gpu in reader.gpus(run.id) if gpu.idx in owned]
 
 
 def _totals(
@@ -469,11 +467,10 @@ def counted_then(
     """Return what each GPU of the job counted while a trace was taken: by ticks mostly within."""
     if taken is None or not {"began_ms", "ended_ms"} <= taken.keys():
         return ()
-    owned = frozenset((run.info or {}).get("gpus", ()))
     start, end = taken["began_ms"] + TICK_MS - MOSTLY_MS, taken["ended_ms"] + MOSTLY_MS
     if end <= start:
         return ()
-    mine = [gpu.id for gpu in reader.gpus(run.id) if gpu.idx in owned]
+    mine = [gpu.id for gpu in _owned(reader, run)]
     totals = _totals(reader, OF_WORK, mine, Span(start, end))
     each = [{metric: one.mean for metric, one in totals.get(gpu, {}).items()} for gpu in mine]
     return tuple(each) if all(each) else ()

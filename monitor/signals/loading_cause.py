@@ -45,7 +45,7 @@ loader = DataLoader(dataset, in_order=False, **as_before)""",
     ),
     "jax": Fix(
         "Give each worker an equal share: shuffle samples, not files. Split the slow shard."
-        " Take batches as they come, not in turns.",
+        " Take batches as they come, not in turns."
     ),
 }
 
@@ -123,10 +123,7 @@ def _too_few(window: Window) -> Cause | None:
     free = window.job.measure(cores.runs[Runner.FREE], "cores", "procfs")
     return Cause(
         "The data loader has too few workers, and all are busy",
-        (
-            _share(window, "each worker works at least", least),
-            Evidence.of("idle cores", free),
-        ),
+        (_share(window, "each worker works at least", least), Evidence.of("idle cores", free)),
         (),
         {},
     )

@@ -165,7 +165,7 @@ pixels = np.asarray(image.convert("RGB").resize((224, 224)))"""),
 def collate(samples):
     xs, ys = zip(*samples)
     xs = torch.stack([torch.as_tensor(x) for x in xs])
-    return xs, torch.tensor(ys)""",
+    return xs, torch.tensor(ys)"""
         },
         role=Role.HAND_OVER,
         divides=False,

@@ -47,11 +47,6 @@ class DeviceMemory:
         """Whether more was asked for than there was."""
         return self.retries > 0 or self.failed > 0
 
-    @property
-    def of_a_device(self) -> float:
-        """What one device has."""
-        return self.limit / self.devices
-
     def evidence(self, window: Window) -> list[Evidence]:
         """Return what shows it."""
         measure = window.job.measure

@@ -15,6 +15,7 @@ from typing import Any, Final
 from whyidle.monitor.code.loops import loops_over_data
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import AGAIN
+from whyidle.monitor.core.finding import Need
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.signals.account import HOST_WORK
@@ -41,18 +42,14 @@ MOST: Final = 0.95
 _BESIDE: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK, HostClass.COMPILE}
 # In what is called there the host works, if the source does not say whose the call is.
 _HOSTS: Final = frozenset({Phase.ENVIRONMENT, Phase.LOGGING})
-_READ: Final = r"aten::item"
 # What gives back what it was given: ``detach().cpu().numpy()`` of what is on the CPU is four of
 # these, of 0.3 us each.
 _SAME: Final = r"aten::(resolve_conj|resolve_neg)|detach"
-_MOVES: Final = r"aten::to"
-_MOVED: Final = r"aten::_to_copy"
 # Of a backward pass: each node that it goes through, and each parameter that it brings a gradient.
 NODE: Final = r"autograd::engine::evaluate_function: .*"
 PARAMETER: Final = r"torch::autograd::AccumulateGrad"
 # The gradient of a table of embeddings, where it is dense.
 TABLE_GRADIENT: Final = r"aten::(embedding|_embedding_bag)_dense_backward"
-_ONCE_A_STEP: Final = r"Optimizer\.(step|zero_grad)#.*"
 # Of operators as a trace counts them, with those of the gradient: of calls with 9 to 32 the step
 # took 1.4 to 2.9 times as long compiled, with 54 as long, with 99 it took 0.6 of it
 # (``called_for_little`` in ``benchmarks/step_costs.py``).
@@ -86,7 +83,7 @@ def overhead(window: Window) -> Overhead | None:
         return None
     ran = sum(device["kernels"] for device in trace.devices)
     # Who reads a value computes nothing, and no compiler takes it away.
-    ran -= trace.count(_READ)
+    ran -= trace.count(r"aten::item")
     steps = steps_in(trace)
     if not steps or ran <= 0:
         return None
@@ -94,7 +91,7 @@ def overhead(window: Window) -> Overhead | None:
     # Of the thread's time some is surely spent beside operators.
     elsewhere = sum(
         row.share
-        for row in (() if window.host is None else window.host.rows)
+        for row in window.rows
         if row.doing in _BESIDE or (row.phase in _HOSTS and row.doing is HostClass.UNCLEAR)
     )
     most = min(MOST, 1 - elsewhere)
@@ -104,7 +101,7 @@ def overhead(window: Window) -> Overhead | None:
     trained = count / steps
     # Some give back what they were given; of those that train such are a part, whose time is known
     # for all together.
-    same = trace.count(_SAME) + max(0, trace.count(_MOVES) - trace.count(_MOVED))
+    same = trace.count(_SAME) + max(0, trace.count(r"aten::to") - trace.count(r"aten::_to_copy"))
     beside = max(0.0, (ran - same) / steps - trained)
     per_step = trained + beside
     return Overhead(
@@ -140,7 +137,7 @@ def steps_in(trace: Traced) -> float:
 
     Of two and a half steps one of these is seen twice, and another three times.
     """
-    counts = [int(call["count"]) for call in trace.calls(_ONCE_A_STEP)]
+    counts = [int(call["count"]) for call in trace.calls(r"Optimizer\.(step|zero_grad)#.*")]
     return trace.steps or (fmean(counts) if counts else 0)
 
 
@@ -148,6 +145,12 @@ def optimizers_of(window: Window) -> list[Mapping[str, Any]]:
     """Return what the job's optimizers say of themselves, as the agent reads it."""
     said = window.fact("optimizers")
     return [each for each in said if isinstance(each, Mapping)] if isinstance(said, list) else []
+
+
+def time_in_optimizers(window: Window) -> Measure:
+    """Return the share of the time that they take; raises ``Lacking``."""
+    takes, what = window.job.mean(m.PROCESS_OPTIMIZER_TIME), "optimizers that are given no closure"
+    return window.needed(takes, Need.INSIDE, f"the time in {what}")
 
 
 def tensors_of(optimizer: Mapping[str, Any]) -> int:
@@ -171,8 +174,7 @@ def small_calls(window: Window, trace: Traced) -> SmallCalls | None:
         return None
     calls = _PARAMETERS * trace.count(LAYERS) / added
     # Where the main thread is in a model, the loop may be in ``forward``.
-    rows = () if window.host is None else window.host.rows
-    inside = [(row, [x for x in row.frames if x.function == "forward"]) for row in rows]
+    inside = [(row, [x for x in row.frames if x.function == "forward"]) for row in window.rows]
     whole = sum(row.share for row, frames in inside if frames)
     looping = sum(row.share for row, frames in inside if any(map(loops_over_data, frames)))
     if calls < AGAIN or 2 * looping > whole > 0:

@@ -41,10 +41,6 @@ _PYTHON: Final = (
     "a Python function makes each element, and one holds Python's lock at a time",
     "Read with tf.data, or make whole batches in each Python call.",
 )
-_SERIAL: Final = (
-    "map has no parallel calls",
-    "Give map num_parallel_calls=tf.data.AUTOTUNE.",
-)
 _UNREAD: Final = (
     "nothing is made ahead: no prefetch at its end",
     "End it with prefetch(tf.data.AUTOTUNE).",
@@ -127,7 +123,7 @@ def _faults(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     if _has_python(stages):
         yield _PYTHON
     if "Map" in names:
-        yield _SERIAL
+        yield ("map has no parallel calls", "Give map num_parallel_calls=tf.data.AUTOTUNE.")
     if not names or names[-1] not in {"Prefetch", "MapAndBatch"}:
         yield _UNREAD
     batch = next((i for i, name in enumerate(names) if "Batch" in name), None)

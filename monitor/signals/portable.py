@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, Final, TypeVar
+from dataclasses import replace
+from typing import Any, Final
 
 import msgspec
 
 from whyidle.monitor.core.contracts.trace import JsonObject
-from whyidle.monitor.core.finding import SourceLine
-from whyidle.monitor.core.metrics import METRICS, Metric
-from whyidle.monitor.runs.aggregates import Compiled, ReadBack
+from whyidle.monitor.core.metrics import METRICS, Metric, Scope
 from whyidle.monitor.runs.stacks import StackSamples
-from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.opening import estimated
-from whyidle.monitor.signals.recorded import (
-    GpuUser,
-    Helper,
-    RankSeen,
-    Recorded,
-    SeenGpu,
-    Serving,
-    Trend,
-)
-from whyidle.monitor.signals.standstill import Stand, Standstill, Stopped
+from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
@@ -42,38 +30,10 @@ LONGEST_OF: Final = {"calls": 120}
 # Of all stacks together.
 MOST_BYTES: Final = 1 << 20
 MOST_CHAINS: Final = 400
-# Fields of a recording that are rows of their own.
-_ROWS: Final = {
-    "compiled": Compiled, "reads": ReadBack, "lines": SourceLine, "leaves": SourceLine,
-}  # fmt: skip
-
-# And those that hold chains of lines.
-_STACKS: Final = ("stacks", "holders", "threads", "short_lived")
-_OF_GPUS: Final = ("means", "lasts", "highest", "rises")
-_T = TypeVar("_T")
 
 
 def dump(window: Window) -> JsonObject:
     """Return everything that rules can ask of a window."""
-    names = [f.name for f in fields(Recorded) if f.name not in {*_STACKS, "helpers", "ranks_seen"}]
-    data = {name: _plain(getattr(window.job, name)) for name in names}
-    for name in _STACKS:
-        data[name] = getattr(window.job, name).packed(MOST_BYTES, MOST_CHAINS)
-    data["helpers"] = [
-        {
-            "cores": each.cores,
-            "stacks": each.stacks.packed(MOST_BYTES, MOST_CHAINS),
-            "threads": each.threads.packed(MOST_BYTES, MOST_CHAINS),
-        }
-        for each in window.job.helpers
-    ]
-    data["ranks_seen"] = [
-        {
-            **{name: _plain(getattr(each, name)) for name in ("rank", "pid", "means", "steps")},
-            "stacks": each.stacks.packed(MOST_BYTES, MOST_CHAINS),
-        }
-        for each in window.job.ranks_seen
-    ]
     return {
         "target": window.target,
         "kind": window.kind,
@@ -91,61 +51,23 @@ def dump(window: Window) -> JsonObject:
             }
             for t in window.traces
         ],
-        "job": data,
+        "job": _plain(window.job),
     }  # fmt: skip
 
 
 def load(data: Mapping[str, Any]) -> Window:
     """Return a window that was dumped; metrics that are gone since are left out."""
-    job = dict(data["job"])
-    for name, row in _ROWS.items():
-        job[name] = tuple(msgspec.convert(each, row) for each in job.get(name, ()))
-    for name in _STACKS:
-        job[name] = StackSamples.of_events([job.get(name, {})])
-    job["helpers"] = tuple(
-        Helper(
-            each["cores"],
-            # Older windows have only lines, by their shares.
-            StackSamples.of_events([each.get("stacks") or {"samples": 1, "lines": each["lines"]}]),
-            StackSamples.of_events([each.get("threads", {})]),
-        )
-        for each in job.get("helpers", ())
-    )
-    job["ranks_seen"] = tuple(
-        RankSeen(
-            each["rank"], each["pid"], StackSamples.of_events([each["stacks"]]),
-            _metrics(each["means"], float), each["steps"],
-        )
-        for each in job.get("ranks_seen", ())
-    )  # fmt: skip
-    job["means"] = _metrics(job["means"], float)
-    job["unknown"] = _metrics(job["unknown"], str)
-    job["trends"] = _metrics(job["trends"], Trend)
-    job["drift"] = msgspec.convert(job.get("drift"), Drift | None)
-    if still := job.get("standstill"):
-        parts: dict[str, Any] = {
-            name: msgspec.convert(still[name], tuple[Stand, ...]) for name in ("stands", "helpers")
-        }
-        gpus, means = tuple(_metrics(gpu, float) for gpu in still["gpus"]), still["means"]
-        parts |= {"means": _metrics(means, float), "gpus": gpus}
-        job["standstill"] = Standstill(**still | parts)
-    job["serving"] = msgspec.convert(job.get("serving"), Serving | None)
-    job["stopped"] = msgspec.convert(job.get("stopped"), Stopped | None)
-    job["ranges"] = _metrics(job.get("ranges", {}), tuple[float, float])
-    job["gpus"] = tuple(
-        SeenGpu(**{
-            **gpu,
-            **{name: _metrics(gpu.get(name, {}), float) for name in _OF_GPUS},
-            "users": msgspec.convert(gpu.get("users", ()), tuple[GpuUser, ...]),
-        })
-        for gpu in job["gpus"]
-    )  # fmt: skip
-    job["events"] = {kind: tuple(some) for kind, some in job["events"].items()}
-    recorded = Recorded(**job)
+    job = _by_metric({**data["job"], "lasts": {}})
+    for each in job.get("helpers", ()):
+        # Older windows have only lines, by their shares.
+        each["stacks"] = each.get("stacks") or {"samples": 1, "lines": each["lines"]}
+    recorded = msgspec.convert(job, Recorded, dec_hook=_stacks, str_keys=True)
+    # Kept by their names, as ever: of what is asked for as it stands at the end the mean is told.
+    recorded = replace(recorded, lasts=data["job"].get("lasts", {}))
     traces = tuple(
         Traced(
             t["answer"], t["source"], t["age_s"], t.get("held_s"),
-            tuple(_metrics(gpu, float) for gpu in t.get("then", ())),
+            tuple(_by_metric(gpu) for gpu in t.get("then", ())),
         )
         for t in data["traces"]
     )  # fmt: skip
@@ -153,16 +75,27 @@ def load(data: Mapping[str, Any]) -> Window:
     return Window(data["target"], data["kind"], traces, recorded, estimate)
 
 
-def _metrics(data: Mapping[str, Any], kind: type[_T]) -> dict[Metric, _T]:
+def _stacks(_: type, packed: Mapping[str, Any]) -> StackSamples:
+    return StackSamples.of_events([packed])
+
+
+def _by_metric(value: Any) -> Any:
+    """Return it with metrics in the place of their names."""
+    if isinstance(value, list):
+        return [_by_metric(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
     return {
-        _BY_NAME[name]: msgspec.convert(value, kind)
-        for name, value in data.items()
-        if name in _BY_NAME
+        _BY_NAME.get(name, name): _by_metric(each)
+        for name, each in value.items()
+        if name in _BY_NAME or name.partition(".")[0] not in set(Scope) or "." not in name
     }
 
 
 def _plain(value: Any) -> Any:
     """Return it in words and numbers; a metric by its name."""
+    if isinstance(value, StackSamples):
+        return value.packed(MOST_BYTES, MOST_CHAINS)
     if isinstance(value, Mapping):
         return {
             f"{key.scope}.{key.name}" if isinstance(key, Metric) else str(key): _plain(each)

@@ -39,7 +39,6 @@ WAITS: Final = frozenset({HostClass.FRAMEWORK_WAIT, HostClass.READ})
 LAUNCHES: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.PUT})
 # Steps a second are means over the same time, with an end each.
 ALIKE: Final = 1.2
-WAITS_FOR_RANKS: Final = "waits"
 FEW: Final = "the ranks were not sampled for long enough"
 # Why no rank is named, where more would tell; the second is that of ``core/ranks.py``.
 SHORT: Final = frozenset({FEW, "too few steps to tell a late rank from chance"})
@@ -132,7 +131,7 @@ class RankAccount:
     def by_class(self) -> dict[str, float]:
         """The share of each class, the largest first; a wait in a collective is one of its own."""
         works = ((str(doing), share) for (_, doing), share in self.works.items())
-        found = summed([(WAITS_FOR_RANKS, self.waits), *works])
+        found = summed([("waits", self.waits), *works])
         return {name: round(share, 4) for name, share in found.items() if share}
 
 

@@ -71,7 +71,7 @@ def taken(window: Window, again: list[Recompiled], *, grown: float) -> tuple[flo
 
     ``grown``: a run takes so many times as long at most once all fit a program that is there.
     """
-    job, host, pace = window.job, window.host, window.compiles_per_step
+    job, host, pace = window.job, window.host, window.per_step(m.PROCESS_COMPILES)
     lost = min(1.0, sum(one.share.value for one in again))
     first = 1.0 if pace is None else min(1.0, pace.value)
     is_tensorflow = again[0].function.framework == "tensorflow"

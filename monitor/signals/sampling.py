@@ -49,8 +49,7 @@ class StepSamples:
 
     def error(self, share: float) -> float:
         """Return by how much a share may be wrong by chance."""
-        share = min(1.0, share)
-        return SURE * math.sqrt(share * (1 - share) * self.one)
+        return error_of(share, 1 / self.one)
 
     def at_leaves(self, does: Callable[[SourceLine], bool]) -> float:
         """Return the share of the leaves that do something; of it only what is no start-up."""

@@ -32,12 +32,16 @@ def own(places: Iterable[Place], most: int | None = MOST_SHOWN) -> tuple[Place, 
     return tuple(place for place in places if is_users(place.file))[:most]
 
 
-def of_slice(window: Window, part: Slice) -> tuple[Place, ...]:
-    """Return the user's lines that a trace gives to a slice; none where it gives none."""
-    if window.trace is None:
-        return ()
-    places = window.trace.places(part)
-    return own(Place(p["file"], p["line"] or 0, p["function"], p["share"]) for p in places)
+def of_slice(
+    window: Window, part: Slice, calls: re.Pattern[str] | None = None
+) -> tuple[Place, ...]:
+    """Return the user's lines that a trace gives to a slice, of those that make such calls."""
+    places = () if window.trace is None else window.trace.places(part)
+    return own(
+        Place(p["file"], p["line"] or 0, p["function"], p["share"])
+        for p in places
+        if calls is None or any(calls.search(call["name"]) for call in p.get("calls", ()))
+    )
 
 
 def seen(job: Recorded, does: Callable[[SourceLine], bool]) -> tuple[Place, ...]:

@@ -20,7 +20,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import UNEXPLAINED, Slice
 from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, WHOLE, Running
-from whyidle.monitor.signals.account import HostAccount, account_of
+from whyidle.monitor.signals.account import HostAccount, HostRow, account_of
 from whyidle.monitor.signals.blended import (
     BESIDE_IDLE_GPU,
     BESIDE_OTHER_THREADS,
@@ -282,16 +282,10 @@ class Window:
         budget = self.budget
         if self._traced or self.estimate is None or budget is None:
             return {}
-        found = {}
-        for part in Slice:
-            if not budget["slices"][part] and part not in {
-                Slice.IDLE_UNKNOWN,
-                *self.estimate.measured,
-            }:
-                metric = ORDER.get(part)
-                why = None if metric is None else self.job.unknown.get(metric)
-                found[part] = why or ONLY_A_TRACE
-        return found
+        told = {Slice.IDLE_UNKNOWN, *self.estimate.measured}
+        silent = [part for part in Slice if not budget["slices"][part] and part not in told]
+        why = {part: self.job.unknown.get(ORDER[part]) for part in silent if part in ORDER}
+        return {part: why.get(part) or ONLY_A_TRACE for part in silent}
 
     def share(self, part: Slice) -> Measure | None:
         """Return the share of the time that a slice takes.
@@ -315,6 +309,11 @@ class Window:
         """Where the main thread's time goes; ``None``: it was not sampled."""
         job = self.job
         return account_of(job.stacks, by_time=bool(job.warm_s), reads_wait=not job.computes_at_once)
+
+    @property
+    def rows(self) -> Sequence[HostRow]:
+        """The rows of that; none where it was not sampled."""
+        return () if self.host is None else self.host.rows
 
     @cached_property
     def core_account(self) -> CoreAccount | None:
@@ -450,24 +449,10 @@ class Window:
             return None
         return self.trace.measure(1 / step.value, "per_second")
 
-    def calls_per_step(self, pattern: str) -> Measure | None:
-        """Return how often the host makes such calls in a step."""
-        return None if self.trace is None else self.trace.calls_per_step(pattern)
-
     @property
     def syncs_per_step(self) -> Measure | None:
         """Values read back from the device in a step, outside of optimizers."""
         return self.per_step(m.PROCESS_SYNCS)
-
-    @property
-    def read_bytes_per_step(self) -> Measure | None:
-        """Bytes that these brought."""
-        return self.per_step(m.PROCESS_READBACK)
-
-    @property
-    def compiles_per_step(self) -> Measure | None:
-        """Compilations in a step that no cache had, after warming up."""
-        return self.per_step(m.PROCESS_COMPILES)
 
     # Its ranks -----------------------------------------------------------------------------------
     @cached_property
@@ -542,13 +527,8 @@ class Window:
         whole = sum(read.ns for read in self.job.reads) or 1
         sync = self.job.mean(m.JOB_SYNC_WAIT)
         return tuple(
-            Place(
-                read.file,
-                read.line,
-                read.function,
-                None if sync is None else sync.value * read.ns / whole,
-            )
-            for read in self.job.reads[:most]
+            Place(r.file, r.line, r.function, None if sync is None else sync.value * r.ns / whole)
+            for r in self.job.reads[:most]
         )
 
     def where_compiled(self, function: str | None = None, most: int = 3) -> tuple[Place, ...]:

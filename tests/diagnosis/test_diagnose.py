@@ -85,7 +85,8 @@ def add(known: dict[str, Rule], name: str, verdict: Any, **more: Any) -> None:
             raise verdict
         return verdict
 
-    known[name] = Rule(f"Fault {name}", ("D1",), {"jax": Fix("Do.")}, detect, id=name, **more)
+    fixes: Any = {"jax": Fix("Do.")}
+    known[name] = Rule(title=f"Fault {name}", fixes=fixes, detect=detect, id=name, **more)
 
 
 def names(found: Diagnosis) -> list[str]:
@@ -381,7 +382,7 @@ def test_signals_that_contradict_each_other_drop_the_finding_and_say_so(
     def detect(_: Window) -> Found:
         return Found(Gain.between(0.4, 0.3), EVIDENCE)
 
-    known["both"] = Rule("Both", ("D1",), {}, detect, id="both")
+    known["both"] = Rule(title="Both", fixes={}, detect=detect, id="both")
     found = diagnose(window())
     assert found.findings == ()
     assert not found.failed

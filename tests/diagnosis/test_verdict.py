@@ -31,7 +31,11 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
 
 def add(known: dict[str, Rule], name: str, found: Found, **more: Any) -> None:
     known[name] = Rule(
-        f"Fault {name}", ("D1",), {"pytorch": Fix("Do.", "code")}, lambda _: found, id=name, **more
+        title=f"Fault {name}",
+        fixes={"pytorch": Fix("Do.", "code")},
+        detect=lambda _: found,
+        id=name,
+        **more,
     )
 
 

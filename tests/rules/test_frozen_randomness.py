@@ -111,7 +111,13 @@ def test_a_job_that_had_compiled_before_anybody_came(
     late = window(facts={"jax": facts}, inside=True, lines=(line,))
     assert found(NAME, late).where[0].function == "step"
     file.write_text(file.read_text().replace("np.random.rand(3)", "1"))
-    for each in (source.text_of, source.tree_of, source._spans, source.nodes_at):
+    for each in (
+        source.text_of,
+        source.tree_of,
+        source.nodes_of,
+        source._spans,
+        source.nodes_at,
+    ):
         each.cache_clear()
     assert judge(NAME, late) is None
     other = window(facts={"jax": {"executables_by_name": {"jit_other": 1}}}, inside=True)
