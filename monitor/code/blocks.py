@@ -61,8 +61,21 @@ class Block:
 
     @property
     def plays(self) -> bool:
-        """Whether it is the play that is learned from."""
-        return environments.plays(self.file, self.body)
+        """Whether it is the play that is learned from.
+
+        What is played now and then, beside the play of the loop around it, evaluates.
+        """
+        if not environments.plays(self.file, self.body):
+            return False
+        first = self.body[0].lineno
+        around = [x for x in nodes_at(self.file, first) if isinstance(x, ast.For | ast.While)]
+        loop = next((x for x in reversed(around) if x.lineno < first), None)
+        beside = (
+            [x for x in loop.body if x.end_lineno and not x.lineno <= first <= x.end_lineno]
+            if (self.due and loop)
+            else []
+        )
+        return not environments.plays(self.file, beside)
 
 
 def blocks(file: str) -> Iterator[Block]:

@@ -55,6 +55,7 @@ _LEARNERS: Final = re.compile(
 _TRAINERS: Final = re.compile(r"(.*\.)?\w*(trainer|agent|algo|algorithm|learner)")
 # A pass of something that is carried on; and what is carried on, too, and trains nothing.
 _STEPS: Final = re.compile(r"\w*(step|sgd|adam|epoch|iteration)(_\w+|_?fn)?")
+_PLAYED: Final = re.compile(r"\w*(actor|env|environment|core|recurrent|rnn|lstm|gru|cell)_?states?")
 _PLAYS: Final = re.compile(
     r"(.*[._])?(envs?|act|test|cell|prof|eval\w*|valid\w*|decod\w*|sampl\w*|p_sample|generat\w*|predict\w*"
     r"|infer\w*|denoise|simul\w*|integrat\w*|rollout\w*|lstm|gru|rnn|sched\w*)([._].*)?"
@@ -157,7 +158,8 @@ def _renewed(node: ast.Assign | ast.AugAssign, named: Named) -> Iterator[ast.exp
         several = target.elts if isinstance(target, ast.Tuple) else [target]
         for each in several:
             text = written(each)
-            is_state = is_step or _LEARNED.fullmatch(text.rpartition(".")[2])
+            end = text.rpartition(".")[2]
+            is_state = (is_step and not _PLAYED.fullmatch(end)) or _LEARNED.fullmatch(end)
             if is_state and text in given - {"self"}:
                 yield each
 

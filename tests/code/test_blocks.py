@@ -192,3 +192,65 @@ def _lines(text: str, folder: Path) -> tuple[set[int], set[int]]:
     wanted = {n for n, line in enumerate(file.read_text().splitlines(), 1) if "# here" in line}
     found = {n for block in blocks(str(file)) if not block.due for n in block.lines}
     return wanted, found
+
+
+EVALUATES_BY_PLAYING = {
+    "in the loop over episodes": """
+for episode in range(1000):
+    timestep = environment.reset()
+    while not timestep.last():
+        out, actor_state = agent.actor_step(params, timestep, actor_state, next(rng))
+        timestep = environment.step(int(out.actions))
+        params, state = agent.learner_step(params, memory.sample(8), state)
+    if not episode % 50:
+        for _ in range(100):
+            timestep = environment.reset()
+            while not timestep.last():
+                out, actor_state = agent.actor_step(params, timestep, actor_state, next(rng))
+                timestep = environment.step(int(out.actions))
+""",
+    "in a function": """
+def evaluate(policy, env):
+    obs, done = env.reset(), False
+    while not done:
+        obs, reward, done, _ = env.step(policy(obs))
+for step in range(10**6):
+    obs, reward, done, _ = env.step(policy(obs))
+    memory.add(obs, reward)
+    learn(memory)
+    if step % 5000 == 0:
+        evaluate(policy, env)
+""",
+    "in another environment": """
+state, i = env.reset(), 0
+while True:
+    state, reward, done, trunc, info = env.step(agent.act(state))
+    i += 1
+    if (i + 1) % 100 == 0:
+        total, over, other = 0, False, test_env.reset()
+        while not over:
+            other, reward, over, trunc, info = test_env.step(agent.act(other))
+            total += reward
+""",
+}
+
+
+@pytest.mark.parametrize("style", EVALUATES_BY_PLAYING)
+def test_what_is_played_now_and_then_beside_the_play_evaluates(style: str, tmp_path: Path) -> None:
+    file = tmp_path / "play.py"
+    file.write_text(EVALUATES_BY_PLAYING[style])
+    (block,) = (each for each in blocks(str(file)) if each.due)
+    assert (block.plays, block.trains) == (False, False)
+
+
+def test_the_only_play_is_learned_from(tmp_path: Path) -> None:
+    file = tmp_path / "play.py"
+    file.write_text("""
+for step in range(10**6):
+    if step % 4 == 0:
+        obs, reward, done, _ = env.step(policy(obs))
+        memory.add(obs, reward)
+    learn(memory.sample(32))
+""")
+    (block,) = blocks(str(file))
+    assert block.plays
