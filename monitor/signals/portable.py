@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -57,13 +56,11 @@ def dump(window: Window) -> JsonObject:
 
 def load(data: Mapping[str, Any]) -> Window:
     """Return a window that was dumped; metrics that are gone since are left out."""
-    job = _by_metric({**data["job"], "lasts": {}})
+    job = _by_metric(data["job"])
     for each in job.get("helpers", ()):
         # Older windows have only lines, by their shares.
         each["stacks"] = each.get("stacks") or {"samples": 1, "lines": each["lines"]}
     recorded = msgspec.convert(job, Recorded, dec_hook=_stacks, str_keys=True)
-    # Kept by their names, as ever: of what is asked for as it stands at the end the mean is told.
-    recorded = replace(recorded, lasts=data["job"].get("lasts", {}))
     traces = tuple(
         Traced(
             t["answer"], t["source"], t["age_s"], t.get("held_s"),
