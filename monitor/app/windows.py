@@ -73,18 +73,19 @@ def of_process(pid: str) -> Window:
     """Return the window over a process that runs: of what records it now, else watched first."""
     run = None
     if database().exists():
-        began = _began(pid)
         with Reader.open(database()) as reader:
-            mine = [x for x in reader.runs() if x.target_pid == began and x.is_recording]
-            run = str(mine[-1].id) if mine else None
+            run = _recording_now(reader, pid)
     return opening.of_run(database(), run or _watched(pid, WATCH_SECONDS))
 
 
-def _began(pid: str) -> int:
-    """Return the process that began the job of which one is a part; itself where it has ended."""
+def _recording_now(reader: Reader, pid: str) -> str | None:
+    """Return the run that records the job of a process; ``None``: none does."""
+    began = int(pid)
     with contextlib.suppress(Problem):
-        return job.whole(Target.named(pid)).pid
-    return int(pid)
+        # Where it is a part of a job; itself where it has ended.
+        began = job.whole(Target.named(pid)).pid
+    mine = [run for run in reader.runs() if run.target_pid == began and run.is_recording]
+    return str(mine[-1].id) if mine else None
 
 
 def run_of(target: str, seconds: float | None = None) -> str | None:
@@ -132,10 +133,8 @@ def recorded(target: str) -> str | None:
     with Reader.open(database()) as reader:
         if not target.isdecimal():
             return _named(reader, target)
-        began = _began(target)
-        mine = [run for run in reader.runs() if run.target_pid == began and run.is_recording]
-        if mine:
-            return str(mine[-1].id)
+        if (run := _recording_now(reader, target)) is not None:
+            return run
         try:
             return str(reader.find(target).id)
         except UnknownRun:

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import ast
-from typing import Final, Protocol
+from typing import Final
 
 from whyidle.monitor.code.source import called_in, nodes_at
 from whyidle.monitor.libraries.frames import is_call
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.libraries.users import is_users
+from whyidle.monitor.runs.stacks import CodeLine
 
 _DOES_NOTHING: Final = (ast.Pass, ast.Continue, ast.Expr)
 
 
-class Line(Protocol):
-    """Where a thread was found."""
-
-    @property
-    def file(self) -> str:
-        """The path."""
-
-    @property
-    def line(self) -> int:
-        """Its number."""
-
-
-def spins_at(line: Line) -> bool:
+def spins_at(line: CodeLine) -> bool:
     """Tell whether a line is of a loop that only gives its core away between two looks."""
     if not is_users(line.file):
         return False

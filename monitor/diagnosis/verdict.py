@@ -108,12 +108,12 @@ def headline(
         return serves
     if not is_known:
         return UNJUDGED
-    compute = sum(row.share for row in rows if row.of is Slice.COMPUTE)
-    text = f"{HEALTHY}." if compute > COMPUTES else NOTHING_LARGE.format(compute=compute)
-    if (at := _computes(rows)) is None:
-        return Headline(text)
+    compute, at = sum(row.share for row in rows if row.of is Slice.COMPUTE), _computes(rows)
+    where = () if at is None else (at,)
+    if compute <= COMPUTES:
+        return Headline(NOTHING_LARGE.format(compute=compute), None, where)
     return Headline(
-        f"{HEALTHY}: {compute:.0%} is compute." if compute > COMPUTES else text, None, (at,)
+        f"{HEALTHY}: {compute:.0%} is compute." if where else f"{HEALTHY}.", None, where
     )
 
 

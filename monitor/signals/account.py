@@ -20,7 +20,7 @@ from whyidle.monitor.core.amounts import BEYOND_CHANCE
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.libraries.frames import kind_of, package_of, plays
-from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES, Role
+from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES, Kind, Role
 from whyidle.monitor.libraries.users import is_users
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples, summed
 from whyidle.monitor.signals.phases import BESIDE, STOPPING, Aside, Phase, phase_of
@@ -293,8 +293,7 @@ def _is_devices(file: str) -> bool:
 
     A package that no table knows calls the framework that its file imports: its layers, solvers.
     """
-    package, kind = package_of(file), kind_of(file)
-    if package in DEVICE_PACKAGES or kind is not None:
-        return package in DEVICE_PACKAGES
+    if (kind := kind_of(file)) is not None:
+        return kind is Kind.DEVICE
     heads = (name.partition(".")[0] for name in imports(file).values())
     return not DEVICE_PACKAGES.isdisjoint(heads)

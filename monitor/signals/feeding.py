@@ -14,7 +14,7 @@ or its name, are those of one that does. What is due every few steps is another 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,7 +27,7 @@ from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import Place, Severity
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine
-from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
+from whyidle.monitor.signals.account import HOST_WORK, HostAccount
 from whyidle.monitor.signals.phases import Phase
 
 # What is neither the host's own work nor a step's.
@@ -57,13 +57,13 @@ class _Line:
 _Seen = Mapping[_Spot, _Line]
 
 
-def _seen(
-    rows: Iterable[HostRow], phase_of: Callable[[HostRow], Phase] = lambda _: Phase.STEP
-) -> _Seen:
+def _seen(account: HostAccount | None) -> _Seen:
     found: dict[_Spot, _Line] = {}
-    for row in rows:
+    if account is None:
+        return found
+    for row in account.rows:
         is_host, share = row.doing in HOST_WORK, row.share
-        is_due = row.due or phase_of(row) is not Phase.STEP
+        is_due = row.due or account.phase_of(row) is not Phase.STEP
         steps = share if row.doing not in _NO_STEP else 0.0
         learns, done = False, set[_Spot]()
         beneath: set[tuple[str, str]] = set()
@@ -94,7 +94,7 @@ class Feeding:
     def __init__(self, account: HostAccount | None) -> None:
         rows = () if account is None else account.rows
         self.samples = 1.0 if account is None else account.samples
-        self._seen = _seen(rows)
+        self._seen = _seen(account)
         self._begun = {row.frames[0] for row in rows if row.frames}
         self._of_steps = sum(row.share for row in rows if row.doing not in _NO_STEP)
         self._known: dict[CodeLine, bool] = {}
@@ -171,7 +171,7 @@ class IdlePass:
 
 def idle_pass(account: HostAccount) -> IdlePass | None:
     """Return the pass that trains nothing and takes most; ``None``: there is none."""
-    seen = _seen(account.rows, account.phase_of)
+    seen = _seen(account)
     found = []
     for (file, number), line in seen.items():
         if (

@@ -33,7 +33,6 @@ from whyidle.monitor.runs.summary import (
     parts_of,
     subjects,
 )
-from whyidle.monitor.runs.training import LOOP
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.account import account_of
 from whyidle.monitor.signals.drift import drift_of
@@ -250,9 +249,7 @@ def _parts(reader: Reader, run: Run, who: Watched | None, span: Span, most: int)
 def _peers(reader: Reader, run: Run, who: Watched | None, span: Span) -> float:
     """Return the cores of the processes that train beside the one that stands for the job."""
     return sum(
-        _cores(reader, run, each, span)
-        for each in in_order(run)
-        if each != who and each.counted and each.counted.source not in {None, LOOP}
+        _cores(reader, run, each, span) for each in in_order(run) if each != who and each.trains
     )
 
 
