@@ -108,9 +108,9 @@ def played(file: str) -> Played:
     )
 
 
-def acts(lines: Iterable[CodeLine]) -> bool:
-    """Tell whether one of these lines makes an action that a step of an environment waits for."""
-    return any(line.line in played(line.file).acting for line in lines)
+def acts(lines: Iterable[CodeLine]) -> CodeLine | None:
+    """Return which of these lines makes an action that a step of an environment waits for."""
+    return next((line for line in lines if line.line in played(line.file).acting), None)
 
 
 def plays(file: str, body: Sequence[ast.AST]) -> bool:

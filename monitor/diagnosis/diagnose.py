@@ -209,13 +209,16 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
     said = diagnosis.headline
     rule = None if said.finding is None else said.finding.rule.id
     own = (fix for each in findings if each.rule == rule for fix in each.fixes.values())
-    place = "".join(f", at {at(each.file, each.line)}" for each in said.where[:1])
+    # The place of the rest stands with it.
+    own_places = said.where[: len(said.where) - bool(said.rest)][:1]
+    place = "".join(f", at {at(each.file, each.line)}" for each in own_places)
+    rest = f"; {said.rest}" if said.rest else ""
     job = diagnosis.window.job
     who = None if job.is_named or job.pid is None else _process(job.pid, job.title, job.role)
     whose = "" if who is None else f"Process {who.pid}{f' ({who.title})' * bool(who.title)}: "
     return VerdictJson(
-        text=f"{whose}{said.text.rstrip('.')}{place}.",
-        what=f"{whose}{said.text}",
+        text=f"{whose}{said.text.rstrip('.')}{place}{rest}.",
+        what=f"{whose}{said.text.rstrip('.')}{rest}.",
         process=UNSET if who is None else who,
         share=None if said.share is None else round(said.share, 4),
         where=[

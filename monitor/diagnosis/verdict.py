@@ -6,10 +6,10 @@ It names that part whether a cure is known or not. Errors and risks that are sur
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from whyidle.monitor.core.finding import LEAST_LOST, Knows, Place, Severity
+from whyidle.monitor.core.finding import LEAST_LOST, Knows, Place, Severity, at
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
 from whyidle.monitor.diagnosis.ranking import LOUD, Finding
@@ -52,6 +52,8 @@ class Headline:
     share: float | None = None
     where: tuple[Place, ...] = ()
     finding: Finding | None = None
+    # What takes more of the time than this does.
+    rest: str = ""
 
 
 UNJUDGED: Final = Headline(NOT_KNOWN)
@@ -102,18 +104,18 @@ def headline(
     elif first is not None and by is None and first.is_loud and _is_unknown(part):
         # How much it costs is not known, and yet it says why.
         part, by = None, first
+    compute = _compute(rows)
     if part is not None or by is not None:
-        return _said(part, by, _computes(rows), at_once=window.job.computes_at_once)
+        return _said(part, by, compute, at_once=window.job.computes_at_once)
     if (serves := _serving(window)) is not None:
         return serves
     if not is_known:
         return UNJUDGED
-    compute, at = sum(row.share for row in rows if row.of is Slice.COMPUTE), _computes(rows)
-    where = () if at is None else (at,)
-    if compute <= COMPUTES:
-        return Headline(NOTHING_LARGE.format(compute=compute), None, where)
+    where = compute.where[:1]
+    if compute.share <= COMPUTES:
+        return Headline(NOTHING_LARGE.format(compute=compute.share), None, where)
     return Headline(
-        f"{HEALTHY}: {compute:.0%} is compute." if where else f"{HEALTHY}.", None, where
+        f"{HEALTHY}: {compute.share:.0%} is compute." if where else f"{HEALTHY}.", None, where
     )
 
 
@@ -135,43 +137,46 @@ def led(findings: Sequence[Finding], first: Finding | None) -> tuple[Finding, ..
     return (*findings[:at], first, *(each for each in findings[at:] if each is not first))
 
 
-def _computes(rows: Sequence[Row]) -> Place | None:
-    """Return the user's line at which the main thread mostly is while the device computes."""
-    hosts = ((row.host, row.share) for row in rows if row.of is Slice.COMPUTE)
+def _compute(rows: Sequence[Row]) -> _Part:
+    """Return the compute, and the user's lines at which the main thread is meanwhile."""
+    mine = {n: row.share for n, row in enumerate(rows) if row.of is Slice.COMPUTE}
+    hosts = ((rows[n].host, share) for n, share in mine.items())
     lines = ((host.innermost, share) for host, share in hosts if host and host.innermost)
-    return next(iter(ranked(lines)), None)
+    return _Part(Slice.COMPUTE, mine, tuple(ranked(lines)))
 
 
-def _said(
-    part: _Part | None, by: Finding | None, computes: Place | None, *, at_once: bool
-) -> Headline:
+def _said(part: _Part | None, by: Finding | None, compute: _Part, *, at_once: bool) -> Headline:
     where = part.where if part is not None else ()
     if by is not None:
         where, title = by.found.where or where, _title(by)
         share = by.reach if part is None else part.share
         much = f", {'' if part else 'about '}{share:.0%} of the time"
-        much = much if share and "%" not in title else ""
-        return Headline(f"{title}{much}.", share or None, where[:MOST_PLACES], by)
-    assert part is not None  # noqa: S101  a claim has its finding
-    text = f"{part.unknown}: {part.share:.0%} is {part.said}"
-    if _is_unknown(part):
-        text, where = NO_REASON.format(share=part.share), ()
-    # Of the user's lines, one that computes longer comes before the one that is idle. Where a call
-    # only starts the work, the line that waits for it is named where no other is.
-    is_other = not where or (
-        at_once and computes is not None and _line(computes) != _line(where[0])
-    )
-    if computes is not None and is_other and (computes.share or 0.0) > part.share:
-        text, where = f"{text}; {computes.share:.0%} is compute", (computes, *where)
-    return Headline(f"{text}.", part.share, where[:MOST_PLACES])
+        text = f"{title}{much if share and '%' not in title else ''}."
+    else:
+        assert part is not None  # noqa: S101  a claim has its finding
+        share, text = part.share, f"{part.unknown}: {part.share:.0%} is {part.said}."
+        if _is_unknown(part):
+            text, where = f"{NO_REASON.format(share=share)}.", ()
+    said = Headline(text, share or None, where[:MOST_PLACES], by)
+    most = compute.where[:1]
+    # Where a call only starts the work, the line that waits for it stands for what is not known.
+    is_other = by is not None or not where or (at_once and _lines(most) != _lines(where[:1]))
+    if (by is not None and by.is_loud) or not is_other or sum(map(_share, most)) <= share:
+        return said
+    rest = f"{compute.share:.0%} is compute, mostly at {at(most[0].file, most[0].line)}"
+    return replace(said, where=(*where[: MOST_PLACES - 1], *most), rest=rest)
 
 
 def _is_unknown(part: _Part | None) -> bool:
     return part is not None and part.of is Slice.IDLE_UNKNOWN
 
 
-def _line(place: Place) -> tuple[str, int]:
-    return place.file, place.line
+def _lines(places: Sequence[Place]) -> list[tuple[str, int]]:
+    return [(place.file, place.line) for place in places]
+
+
+def _share(place: Place) -> float:
+    return place.share or 0.0
 
 
 def _title(finding: Finding) -> str:

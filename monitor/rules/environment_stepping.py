@@ -3,8 +3,8 @@
 ## What it sees
 Stack samples of the main thread in an environment: in Gymnasium and similar packages, at a line of
 yours that passes an action to `step` of something that also has `reset`, and in such methods of
-your own classes. Making the action from an observation also counts, for the part that may be
-recovered.
+your own classes. Making the action from one observation also counts: the policy often takes more
+than the environment does.
 
 ## Why it costs
 An environment step takes tens of microseconds to milliseconds of Python, and the policy is called
@@ -70,16 +70,23 @@ def detect(window: Window) -> Verdict:
     rows = [row for row in account.rows if row.phase is Phase.ENVIRONMENT]
     own = [row for row in rows if _is_own(row)]
     stepping = taken(account, own, is_sure=True)
-    if stepping.least < LITTLE:
-        return None
-    acting = [row for row in account.rows if _acts(row)]
-    unclear = [row for row in rows if row.doing is HostClass.UNCLEAR and not _is_own(row)]
+    acting = [row for row in account.rows if _acted(row) is not None]
+    acts = sum(row.share for row in acting) if own else 0.0
     is_many = sum(row.share for row in own if _is_many(row)) >= MOSTLY * stepping.least
+    # Of those that give arrays one call of the policy serves many.
+    alone = 0.0 if any(_gives_arrays(row) for row in own) else acts
+    if stepping.least + alone < LITTLE:
+        return None
+    unclear = [row for row in rows if row.doing is HostClass.UNCLEAR and not _is_own(row)]
     # Two of them side by side take half as long: so much has every machine.
     low = stepping.gain(window, 1.0 if is_many else 1 - SURELY).low
     at_most = taken(account, (*own, *unclear, *acting), is_sure=True)
     where = (*stepping.where(lambda row: row.begins)[:1], *stepping.where(_inner))
-    acts = sum(row.share for row in acting)
+    title = f"Stepping environments takes {stepping.most:.0%} of the main thread's time"
+    if alone > stepping.most:
+        where = (*taken(account, acting).where(_acted)[:1], *where)
+        share = alone + stepping.most
+        title = f"Playing one environment takes {share:.0%} of the main thread's time"
     makes = {"main thread: makes actions": window.job.sampled(acts) if acts else None}
     fixes = both(_MANY) if is_many else None
     for file in () if is_many else dict.fromkeys(place.file for place in where):
@@ -93,7 +100,7 @@ def detect(window: Window) -> Verdict:
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
         severity=Severity.LOW if is_many else None,
-        title=f"Stepping environments takes {stepping.most:.0%} of the main thread's time",
+        title=title,
         fixes=fixes,
     )
 
@@ -105,18 +112,21 @@ def _is_own(row: HostRow) -> bool:
     return row.doing in HOST_WORK
 
 
-def _acts(row: HostRow) -> bool:
-    """Tell whether a row makes an action that a step is waiting for."""
-    return row.phase is Phase.STEP and row.doing in _ACTS and acts(row.frames)
+def _acted(row: HostRow) -> CodeLine | None:
+    """Return the line at which a row makes an action that a step is waiting for."""
+    return acts(row.frames) if row.phase is Phase.STEP and row.doing in _ACTS else None
 
 
 def _is_many(row: HostRow) -> bool:
     """Tell whether many are advanced at once: by other processes, or by the user's own arrays."""
     if row.doing in ELSEWHERE:
         return True
-    if row.begins is None or row.begins.line not in played(row.begins.file).many:
-        return False
-    return row.frames[0].line in played(row.frames[0].file).inside
+    return _gives_arrays(row) and row.frames[0].line in played(row.frames[0].file).inside
+
+
+def _gives_arrays(row: HostRow) -> bool:
+    """Tell whether a row begins at a call that gives a reward for each of many."""
+    return row.begins is not None and row.begins.line in played(row.begins.file).many
 
 
 def _inner(row: HostRow) -> CodeLine | None:

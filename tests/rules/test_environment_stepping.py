@@ -128,6 +128,16 @@ for turn in range(9):
 
     loss(seen).backward()
 """
+ARRAYS = f"""\
+{OWN}
+def play(grids, pi):
+    state = grids.reset()
+    while True:
+        move = pi(state)
+        state, reward, over = grids.step(move)
+        if over.any():
+            state = grids.reset()
+"""
 HIGHWAY = (f"{LIB}/highway_env/envs/common/abstract.py", "step")
 STYLES: dict[str, tuple[str, Row]] = {
     "gymnasium": (GYM, (6, (f"{LIB}/gymnasium/wrappers/common.py", "step"), 400)),
@@ -223,6 +233,40 @@ def test_what_makes_the_actions_may_come_back_too(tmp_path: Path) -> None:
     assert 0.7 < gain.high < 0.75
 
 
+ACTING = {
+    "gymnasium": (GYM, 5),
+    "other words": (OTHER_NAMES, 5),
+    "dm_env": (DM, 5),
+}
+
+
+@pytest.mark.parametrize("style", ACTING)
+def test_a_policy_for_one_observation_has_the_word_where_it_takes_more(
+    style: str, tmp_path: Path
+) -> None:
+    source, line = ACTING[style]
+    rows: list[Row] = [(6, HIGHWAY, 50), (line, TORCH, 600), (9, TORCH, 350)]
+    watched = of_rows(written(tmp_path, source), rows)
+    finding = found(NAME, watched)
+    assert finding.title == "Playing one environment takes 65% of the main thread's time"
+    assert [place.line for place in finding.where[:2]] == [line, 6]
+    assert diagnose(watched).findings[0].rule.id == NAME
+
+
+@pytest.mark.parametrize(
+    ("source", "rows"),
+    [
+        (GYM, [(6, HIGHWAY, 40), (5, TORCH, 40), (9, TORCH, 920)]),
+        # One call of the policy serves many.
+        (ARRAYS, [(15, HIGHWAY, 50), (14, TORCH, 600), (90, TORCH, 350)]),
+    ],
+)
+def test_little_acting_and_acting_for_many_are_healthy(
+    source: str, rows: list[Row], tmp_path: Path
+) -> None:
+    assert is_silent(NAME, of_rows(written(tmp_path, source), rows))
+
+
 # Line 4 or 5 of each takes 40%, and steps no environment.
 NO_ENVIRONMENTS = {
     "an optimizer": "import torch\nfor x in batches:\n    f(x)\n    optim.step()\n    n = 9 * 9\n",
@@ -294,18 +338,6 @@ def test_an_environment_on_the_device_is_not_meant(tmp_path: Path) -> None:
 def test_what_an_environment_of_ones_own_computes_with_torch_is_not_meant(tmp_path: Path) -> None:
     source = OWN.replace("class", "import torch\nclass").replace("1.0", "torch.ones(1)")
     assert is_silent(NAME, of_rows(written(tmp_path, source), [(7, None, 500), (9, TORCH, 500)]))
-
-
-ARRAYS = f"""\
-{OWN}
-def play(grids, pi):
-    state = grids.reset()
-    while True:
-        move = pi(state)
-        state, reward, over = grids.step(move)
-        if over.any():
-            state = grids.reset()
-"""
 
 
 @pytest.mark.parametrize(
