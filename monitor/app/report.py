@@ -14,7 +14,7 @@ from whyidle.monitor.app import windows
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.diagnosis import diagnose
-from whyidle.monitor.render import report_html, report_markdown
+from whyidle.monitor.render import flame, report_html, report_markdown
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.render.places import homeless
@@ -23,17 +23,31 @@ from whyidle.monitor.runs.summary import RunSummary, summarise
 from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.window import Window
 
-_WRITERS: Final[dict[str, tuple[str, Callable[[Report], str]]]] = {
+_Write = Callable[[Report], str | bytes]
+_WRITERS: Final[dict[str, tuple[str, _Write]]] = {
     "html": (".html", report_html.page),
     "markdown": (".md", report_markdown.page),
+}
+# These hold stacks, and nothing where there are none.
+_OF_STACKS: Final[dict[str, tuple[str, _Write]]] = {
+    "speedscope": (".speedscope.json", flame.speedscope),
+    "collapsed": (".collapsed.txt", flame.collapsed),
+    "pprof": (".pprof.gz", flame.pprof),
 }
 
 
 def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bool) -> None:
     """Write the report, and say where it is."""
-    suffix, write = _WRITERS[written]
+    suffix, write = (_WRITERS | _OF_STACKS)[written]
     ref = windows.run_of(target)
     window = windows.of(target) if ref is None else opening.of_run(database(), ref)
+    if written in _OF_STACKS and window.host is None:
+        raise UsageProblem(
+            f"{printable(window.target)} has no stacks: its main thread was not sampled.",
+            f"For Perfetto: monitor trace view {printable(target)} --perfetto OUT.json.gz"
+            if ref is None
+            else "Record the job again: monitor attach PID",
+        )
     named = re.sub(r"[^\w.-]+", "-", window.target)
     path = out or Path(f"whyidle-{named}{suffix}")
     summary = None if ref is None else summarise(database(), ref)
@@ -41,31 +55,33 @@ def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bo
     if str(path) == "-":
         click.echo(text)
         return
-    _write(path, text, force=force)
-    written_to = f"Wrote {path} ({size(len(text.encode(errors='backslashreplace')))})."
+    data = text if isinstance(text, bytes) else text.encode(errors="backslashreplace")
+    _write(path, data, force=force)
+    written_to = f"Wrote {path} ({size(len(data))})."
     click.echo(f"{printable(written_to)} Look at it before you send it.")
 
 
 def page(store: Path, ref: str) -> str:
     """Return a recording as one HTML page."""
-    return _text(report_html.page, opening.of_run(store, ref), summarise(store, ref))
+    return str(_text(report_html.page, opening.of_run(store, ref), summarise(store, ref)))
 
 
 def _text(
-    write: Callable[[Report], str], window: Window, summary: RunSummary | None, *, code: bool = True
-) -> str:
+    write: _Write, window: Window, summary: RunSummary | None, *, code: bool = True
+) -> str | bytes:
     answer = diagnose.as_json(diagnose.diagnose(window))
+    text = write(Report.of(window, answer, summary, code=code))
     # Evidence and code may name a home folder, too.
-    return homeless(write(Report.of(window, answer, summary, code=code)))
+    return text if isinstance(text, bytes) else homeless(text)
 
 
-def _write(path: Path, text: str, *, force: bool) -> None:
+def _write(path: Path, data: bytes, *, force: bool) -> None:
     """Write it for ourselves alone: whom it concerns, a person decides."""
     how = os.O_TRUNC if force else os.O_EXCL
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
     except FileExistsError:
         raise UsageProblem(f"{path} is there already.", "Overwrite it: --force") from None
     except OSError as error:

@@ -95,6 +95,7 @@ class Role(StrEnum):
     ENGINE = "engine"
     LAYER = "layer"
     LAUNCH = "launch"
+    EXACT = "exact"
     OF_TENSORFLOW = "of_tensorflow"
 
 

@@ -49,6 +49,8 @@ class Report:
     step_ns: float | None
     # By file and line.
     code: Mapping[tuple[str, int], Excerpt]
+    # How long the main thread was looked at.
+    seconds: float = 0.0
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class Report:
                 for place in places
                 if (found := excerpt(place, user)) is not None
             },
+            window.job.seconds,
         )
 
     def path(self, file: str) -> str:

@@ -20,7 +20,8 @@ off, or use it only for the few values that need the digits.
 
 ## When it is wrong
 Some sciences need the digits: differential equations over long times, sums over very many values,
-inverses of nearly singular matrices. Then it is no fault, and the time is their price. Products are
+inverses of nearly singular matrices. Then it is no fault, and the time is their price. Where the
+program factors matrices, or works with a library that does, this is said quietly. Products are
 counted, not their size. A JAX program that multiplies no matrices, and takes and returns float32,
 is not seen.
 
@@ -34,12 +35,15 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from whyidle.monitor.code.source import called_in, imports, nodes_of
 from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
+from whyidle.monitor.libraries.frames import is_call, is_module
+from whyidle.monitor.libraries.table import Role
+from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.products import double_share, doubles
-from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.user_lines import asking, files
 
 DOUBLE: Final = ("float64", "complex128")
 _FLOATING: Final = re.compile(r"b?float\d+.*|complex\d+")
@@ -51,6 +55,10 @@ BACK_OF_CONVOLUTIONS: Final = (0.1, 0.8)
 BACK_ON_GPU: Final = (0.0, 0.98)
 _ASKS: Final = re.compile(
     r"\.double\(|float64|complex128|jax_enable_x64|\bFloat64\b|DoubleTensor|dtype=(float|complex)\b"
+)
+_EXACT: Final = (
+    "Keep float64 for the matrices that are factored, whose results need the digits. Try the rest"
+    " in float32, and compare the results."
 )
 
 
@@ -86,6 +94,7 @@ def detect(window: Window) -> Verdict:
         low = max(0.0, surely - host.error(surely))
         high = min(1.0, surely + host.share(HostClass.UNCLEAR) + host.error(surely))
         evidence = {"main thread in the framework": window.job.sampled(surely)}
+    exact = any(map(_is_exact, files(window.job)))
     return Found(
         gain=Gain.between(double_least * least * low, double_most * most * high),
         evidence=Evidence.known(
@@ -94,6 +103,16 @@ def detect(window: Window) -> Verdict:
         confidence=Confidence.INFERRED if evidence else Confidence.HINTED,
         where=asking(window.job, _ASKS),
         slice=Slice.COMPUTE,
+        severity=Severity.LOW if exact else None,
+        fixes=both(_EXACT) if exact else None,
+    )
+
+
+def _is_exact(file: str) -> bool:
+    """Tell whether a file factors matrices, or works with a library that does."""
+    modules = imports(file).values()
+    return is_call(Role.EXACT, called_in(nodes_of(file))) or any(
+        is_module(Role.EXACT, module) for module in modules
     )
 
 

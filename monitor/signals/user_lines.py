@@ -62,6 +62,15 @@ def of_main(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
     return tuple(replace(place, share=main.get((place.file, place.line))) for place in places)
 
 
+def files(job: Recorded) -> tuple[str, ...]:
+    """Return the user's files that the main thread was found in, the innermost first.
+
+    Those from which these were called come last: most options are set where a program begins.
+    """
+    outer = (line.file for chain in job.stacks.chains for line in chain.frames)
+    return tuple(filter(is_users, dict.fromkeys((*(line.file for line in job.lines), *outer))))
+
+
 def asking(
     job: Recorded,
     pattern: re.Pattern[str],
@@ -70,10 +79,9 @@ def asking(
     if_: Callable[[re.Match[str]], bool] = bool,
 ) -> tuple[Place, ...]:
     """Return the lines that ask for something, in the files that the main thread was found in."""
-    files = dict.fromkeys(line.file for line in job.lines)
     found = (
         Place(file, number, function_at(file, number))
-        for file in files
+        for file in files(job)
         for number, text in enumerate((text_of(file) or "").splitlines(), 1)
         if (asked := pattern.search(text.partition("#")[0])) and if_(asked)
     )

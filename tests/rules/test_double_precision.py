@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, stacks, window
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.window import Window
 
 NAME = "double_precision"
@@ -167,3 +168,43 @@ def test_the_line_that_asks_for_it(tmp_path: Path) -> None:
     lines = (SourceLine(str(file), 5, "<module>", 0.9),)
     finding = found(NAME, of("torch", {"float64": 9}, lines=lines))
     assert [(place.file, place.line) for place in finding.where] == [(str(file), 3)]
+
+
+FACTORED = {
+    "PyTorch": "import torch\nmodel.double()\nlow = torch.linalg.cholesky(kernel(x))\n",
+    "SciPy's in JAX": """\
+from jax.scipy.linalg import cho_factor, cho_solve
+jax.config.update("jax_enable_x64", True)
+weights = cho_solve(cho_factor(gram), y)
+""",
+    "a library": 'import gpjax as gpx\nconfig.update("jax_enable_x64", True)\ngpx.fit(model)\n',
+    "a part of a library": "from gpytorch.mlls import Exact\nmodel.double()\nExact(model)(x)\n",
+}
+
+
+@pytest.mark.parametrize("style", FACTORED)
+def test_what_factors_matrices_is_told_quietly(style: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(FACTORED[style])
+    lines = (SourceLine(str(file), 3, "<module>", 0.9),)
+    finding = found(NAME, of("torch", {"float64": 9}, lines=lines))
+    assert finding.severity is Severity.LOW
+    assert finding.fixes is not None
+    assert "compare the results" in finding.fixes["pytorch"].text
+    # Its twin multiplies matrices, and keeps nothing of what the other imports.
+    twin = tmp_path / "twin.py"
+    twin.write_text("import torch\nmodel.double()\nlow = torch.matmul(kernel(x), x)\n")
+    lines = (SourceLine(str(twin), 3, "<module>", 0.9),)
+    assert found(NAME, of("torch", {"float64": 9}, lines=lines)).severity is None
+
+
+def test_what_is_set_where_a_program_begins_is_named(tmp_path: Path) -> None:
+    script, model = tmp_path / "train.py", tmp_path / "model.py"
+    script.write_text("import torch, model\ntorch.set_default_dtype(torch.float64)\nmodel.fit()\n")
+    model.write_text("def fit():\n    net(x)\n")
+    inner, outer = CodeLine(str(model), 2, "fit"), CodeLine(str(script), 3, "<module>")
+    samples = StackSamples()
+    samples.samples = 100
+    samples.count(Chain((inner, outer), inner), 100, 100, 0)
+    watched = of("torch", {"float64": 9}, lines=samples.lines(), stacks=samples)
+    assert [(p.file, p.line) for p in found(NAME, watched).where] == [(str(script), 2)]
