@@ -20,6 +20,7 @@ from whyidle.monitor.code.environments import step_line
 from whyidle.monitor.code.source import (
     Function,
     arguments,
+    called_in,
     callee,
     calls,
     dotted,
@@ -32,6 +33,8 @@ from whyidle.monitor.code.source import (
 )
 from whyidle.monitor.code.trains import is_training, trains_at
 from whyidle.monitor.core.finding import Place, SourceLine
+from whyidle.monitor.libraries.frames import is_call
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import CodeLine, summed
 
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
@@ -54,6 +57,7 @@ _IS_PLAIN: Final = re.compile(
 _TEXTS: Final = re.compile(r"(.*\.)?(findall|finditer|split|splitlines|readlines|lower|strip)")
 # A batch comes of such names.
 _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|blocks)\b.*")
+_READS: Final = (Role.FETCH, Role.DECODE)
 # What a model consists of, and no batch: an optimizer or a norm goes through them.
 _OF_A_MODEL: Final = (
     "_?(named_)?(parameters|modules|children|buffers)|params|grads|gradients|weights"
@@ -208,7 +212,9 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
         return False
     if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated)):
         return False
-    if any(map(is_training, _calls_in(loop))) or _is_of_parts(iterated):
+    # What reads its samples itself goes through the data: no batch of them is there yet.
+    reads = any(is_call(role, called_in([loop])) for role in _READS)
+    if reads or any(map(is_training, _calls_in(loop))) or _is_of_parts(iterated):
         return False
     each = _moving(loop)
     carried = _carried(loop) - each

@@ -626,6 +626,45 @@ def test_without_a_trace_a_loop_over_a_batch_is_found(
     assert found(NAME, _sampled(lines, facts)).where[0].line == line
 
 
+READS_ITS_SAMPLES = {
+    "pictures of a folder": """\
+for path in folder.glob("*.png"):
+    x = to_tensor(Image.open(path))
+    y = model(x[None])
+    save_image(y, path.name)
+""",
+    "OpenCV": """\
+for path in paths:
+    x = cv2.imread(path)
+    y = model(torch.from_numpy(x))
+    cv2.imwrite(path, y.numpy())
+""",
+    "sound": """\
+for name in names:
+    x, rate = soundfile.read(name)
+    out = model(torch.tensor(x))
+    keep(out)
+""",
+    "arrays": """\
+for n in range(len(files)):
+    x = torch.from_numpy(np.load(files[n]))
+    y = model(x)
+    results.append(y)
+""",
+}
+
+
+@pytest.mark.parametrize("text", READS_ITS_SAMPLES.values(), ids=READS_ITS_SAMPLES)
+def test_what_reads_its_samples_itself_goes_through_the_data(tmp_path: Path, text: str) -> None:
+    facts: dict[str, dict[str, object]] = {"torch": {"backend": "cpu"}}
+    assert is_silent(NAME, _sampled(written(tmp_path, text, 3), facts))
+    # What reads nothing goes through a batch that is there.
+    batch = "\n".join(["for x in xs:", "    seen = 1", *text.splitlines()[2:]]) + "\n"
+    (there := tmp_path / "there").mkdir()
+    lines = written(there, batch, 3)
+    assert found(NAME, _sampled(lines, facts)).where[0].line == 3
+
+
 def test_a_loop_of_more_passes_than_the_batch_has_samples_needs_a_trace(tmp_path: Path) -> None:
     facts = {"torch": {"backend": "cpu", "batch_size": 2}}
     lines = written(tmp_path, PYRAMID, 2)
