@@ -3,6 +3,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 
 PYTEST := .ci/tests
+SITE := .venv/site
 
 # In a folder that may only be read, once it is set up, the caches lie elsewhere.
 ifneq ($(shell test -w . && echo writable),writable)
@@ -11,6 +12,7 @@ export RUFF_CACHE_DIR := $(CACHES)/ruff
 export MYPY_CACHE_DIR := $(CACHES)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHES)/hypothesis
 PYTEST += -o cache_dir=$(CACHES)/pytest
+SITE := $(CACHES)/site
 LINT_IMPORTS := --cache-dir $(CACHES)/imports
 # Its workers write where they are.
 MYPY := --num-workers 0
@@ -54,6 +56,8 @@ lint: ## set up, then the checks without the tests
 	@$(BIN)/python .ci/words
 	@echo "== docs: generated parts of README*.md and docs/"
 	@$(BIN)/cog --check README*.md docs/*.md
+	@echo "== site: docs/ as pages, links and their anchors"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(SITE)
 
 golden: ## set up, then show what a change alters in all that was ever said of anything recorded
 	@.ci/setup test
