@@ -57,7 +57,7 @@ lint: ## set up, then the checks without the tests
 	@echo "== docs: generated parts of README*.md and docs/"
 	@$(BIN)/cog --check README*.md docs/*.md
 	@echo "== site: docs/ as pages, links and their anchors"
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(SITE)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(SITE)
 
 golden: ## set up, then show what a change alters in all that was ever said of anything recorded
 	@.ci/setup test

@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 OF_ROOT = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-_LINK = re.compile(r"\[([^\]\n]*)\]\(((?!https?:|mailto:|#)[^)\s]+)\)")
+_LINK = re.compile(r"\[([^\]]*)\]\(((?!https?:|mailto:|#)[^)\s]+)\)")
 _COG = re.compile(r"<!-- (\[\[\[.*?\]\]\]|\[\[\[end\]\]\]) -->\n?", re.DOTALL)
 
 
