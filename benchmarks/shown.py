@@ -34,18 +34,21 @@ def ran(*command: str, folder: Path = ROOT, until: str | None = None) -> str:
     return _fenced(f"$ monitor {' '.join(command)}", lines)
 
 
-def walked(name: str, command: str = "", language: str = "") -> str:
-    """Return what was recorded of a live job under this name, in a fence.
+def walked(name: str, command: str = "", language: str = "", *, ending: bool = False) -> str:
+    """Return what was recorded of a live job under this name, in a fence; or how that ends.
 
     In the command, BEFORE and AFTER stand for the pids of the job as it was and as it was changed.
     """
     outputs = json.loads(WALK.read_text())["shown"]
     for word, of in (("BEFORE", "attach"), ("AFTER", "attach_after")):
-        pid = re.search(r", pid (\d+);", outputs[of])
+        pid = re.search(r", pid (\d+)[;,]", outputs[of])
         assert pid is not None, f"the summary of {of} names no pid"
         command = command.replace(word, pid[1])
-    lines = outputs[name].splitlines()
-    return _fenced(f"$ {command}" if command else "", _shortened(lines), language)
+    lines = _shortened(outputs[name].splitlines())
+    if ending:
+        last = max(n for n, line in enumerate(lines) if line == LEFT_OUT)
+        lines = lines[last:]
+    return _fenced(f"$ {command}" if command else "", lines, language)
 
 
 def machine() -> str:

@@ -30,7 +30,7 @@ def test_generated_tables_are_current() -> None:
 
 
 def test_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 250
+    assert len(README.splitlines()) <= 180
 
 
 def _without_cog(text: str) -> str:
