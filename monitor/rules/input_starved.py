@@ -62,14 +62,7 @@ from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import BACK_LEAST, HANDING_OVER, UNRECORDED, Side, comes_back
 from whyidle.monitor.signals.loading import Loader
-from whyidle.monitor.signals.loading_cause import (
-    HAS_WORKERS,
-    MOST_LINES,
-    OVERLAPS,
-    TAKES_NO_CORE,
-    Cause,
-    cause_of,
-)
+from whyidle.monitor.signals.loading_cause import HAS_WORKERS, MOST_LINES, OVERLAPS, Cause, cause_of
 from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
@@ -184,7 +177,7 @@ def _explained(window: Window, found: Found, cause: Cause, waits: Measure | None
         # More workers would wait for the same one; how far its work can be spread is not known.
         gain, severity = Gain.between(0.0, min(waits.value, cause.most)), None
     elif waits is not None and (
-        cause.kind is LoadKind.START or (gain is None and cause.kind in TAKES_NO_CORE)
+        cause.kind is LoadKind.START or (gain is None and cause.kind in OVERLAPS)
     ):
         # What is left is the first batch of the first epoch, or what is computed on nearer data.
         gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, of_all), None

@@ -28,10 +28,8 @@ SLOW: Final = {
     r"cifs|smb\d*": "SMB",
     r"ceph|lustre|beegfs|gpfs|glusterfs|9p|virtiofs|afs": "a file system of the network",
 }
-# That there are as many workers as cores is no reason for these to be slow.
-TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
-# Several of them at once take as long as one.
-OVERLAPS: Final = TAKES_NO_CORE | {LoadKind.WAIT}
+# Several of these at once take as long as one, and no core: as many workers as cores are no bound.
+OVERLAPS: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK, LoadKind.WAIT})
 # Evidence that others go by: how many workers a loader has, and what loading spends time on.
 HAS_WORKERS: Final = "loader workers"
 SPENDS: Final = "loading spends on {}"

@@ -358,6 +358,22 @@ def test_workers_that_wait_for_nfs() -> None:
     assert found(NAME, some).title == "The data loader waits for storage"
 
 
+def test_as_many_workers_as_cores_that_sleep() -> None:
+    # Half of their time they wait for nothing that takes a core: a lock, a service, a pause.
+    asleep = Helper(
+        0.9, of_chains((Chain((ITEM, LOOP), ITEM), 180, 180, 0), (Chain((LOOP,), IDLE), 20, 20, 0))
+    )
+    finding = found(NAME, fed_by(*[asleep] * 8))
+    assert finding.title == "The data loader sleeps: it uses no CPU time"
+    # More of them wait at once: most of the wait comes back, whatever the cores are.
+    assert finding.gain is not None
+    assert finding.gain.low > 0.4
+    assert severity(NAME, finding) is Severity.HIGH
+    # Its twin works all the time, and no more fit.
+    working = fed_by(*[works(Chain((ITEM, LOOP), PIL))] * 8)
+    assert found(NAME, working).severity is Severity.LOW
+
+
 def test_shards_on_a_slow_disk() -> None:
     job = fed_by(*[works(Chain((ITEM, LOOP), ITEM), blocked=0.8)] * 2)
     reads = {"rotational disk sda (ext4 at /data)": 60}
