@@ -46,7 +46,7 @@ def walked(name: str, command: str = "", language: str = "", *, ending: bool = F
         command = command.replace(word, pid[1])
     lines = _shortened(outputs[name].splitlines())
     if ending:
-        last = max(n for n, line in enumerate(lines) if line == LEFT_OUT)
+        last = max((n for n, line in enumerate(lines) if line == LEFT_OUT), default=0)
         lines = lines[last:]
     return _fenced(f"$ {command}" if command else "", lines, language)
 

@@ -53,7 +53,7 @@ def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bo
     summary = None if ref is None else summarise(database(), ref)
     text = _text(write, window, summary, code=not no_code)
     if str(path) == "-":
-        click.echo(text)
+        click.echo(text, nl=isinstance(text, str) and not text.endswith("\n"))
         return
     data = text if isinstance(text, bytes) else text.encode(errors="backslashreplace")
     _write(path, data, force=force)

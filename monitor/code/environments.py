@@ -33,6 +33,7 @@ from whyidle.monitor.runs.stacks import CodeLine
 _LEAST_RESULTS: Final = 3
 _STEPS: Final = re.compile(r"(.*_)?step(s|_async|_wait|_all)?")
 _NAMED: Final = re.compile(r"(.*\.)?(.*_)?(env|envs|environments?|venv|vec_env)")
+_MANY: Final = re.compile(r"(.*\.)?(.*_)?(envs|environments|venvs?|vec_envs?)")
 # What is done to results that are arrays, with a row for each of many environments.
 _OF_ARRAYS: Final = re.compile(
     r"\w+\.(any|all|sum|mean|nonzero|astype|tolist)|(np|numpy|torch|jnp)\.(any|all|where|nonzero"
@@ -98,7 +99,11 @@ def played(file: str) -> Played:
     plain = {each.name for each in defined if not variables(each) & device}
     found += [x for x in calls if dotted(x.func) in plain and _plays(x, given.get(id(x)), loops)]
     host = [node for node in classes if not variables(node) & device]
-    many = [x for x in found if _gives_arrays(given.get(id(x)), _around(x, loops))]
+    many = [
+        x
+        for x in found
+        if _MANY.fullmatch(_owner(x)) or _gives_arrays(given.get(id(x)), _around(x, loops))
+    ]
     return Played(
         steps=frozenset(line for call in found for line in lines_of(call)),
         many=frozenset(line for call in many for line in lines_of(call)),

@@ -20,7 +20,6 @@ from whyidle.monitor.code.environments import step_line
 from whyidle.monitor.code.source import (
     Function,
     arguments,
-    called_in,
     callee,
     calls,
     dotted,
@@ -57,7 +56,9 @@ _IS_PLAIN: Final = re.compile(
 _TEXTS: Final = re.compile(r"(.*\.)?(findall|finditer|split|splitlines|readlines|lower|strip)")
 # A batch comes of such names.
 _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|blocks)\b.*")
-_READS: Final = (Role.FETCH, Role.DECODE)
+# These read what is there: a memory, a text, or a file that something else opened.
+_OF_OPEN: Final = frozenset({"read", "readinto", "readline", "loads", "recv", "recv_into"})
+_WRITES: Final = frozenset({"w", "wb", "a", "ab", "x", "xb"})
 # What a model consists of, and no batch: an optimizer or a norm goes through them.
 _OF_A_MODEL: Final = (
     "_?(named_)?(parameters|modules|children|buffers)|params|grads|gradients|weights"
@@ -212,11 +213,11 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
         return False
     if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated)):
         return False
+    each = _moving(loop)
     # What reads its samples itself goes through the data: no batch of them is there yet.
-    reads = any(is_call(role, called_in([loop])) for role in _READS)
+    reads = any(_reads(call, each) for call in _calls_in(loop))
     if reads or any(map(is_training, _calls_in(loop))) or _is_of_parts(iterated):
         return False
-    each = _moving(loop)
     carried = _carried(loop) - each
     if way is Way.METHODS and (carried or _is_of_a_model(iterated)):
         return False
@@ -232,6 +233,15 @@ def _is_over_samples(loop: Loop, way: Way) -> bool:
         for call in _works(loop)
     ]
     return any(each & one for one in used) and not any(carried & one for one in used)
+
+
+def _reads(call: ast.Call, each: set[str]) -> bool:
+    """Tell whether a call reads a file that is another in each pass."""
+    fetches = is_call(Role.FETCH, (callee(call),)) and last(call) not in _OF_OPEN
+    if not fetches and not is_call(Role.DECODE, (callee(call),)):
+        return False
+    writes = any(isinstance(x, ast.Constant) and x.value in _WRITES for x in arguments(call))
+    return not writes and any(each & _names(argument) for argument in arguments(call))
 
 
 def _is_of_few_passes(loop: Loop) -> bool:

@@ -34,6 +34,6 @@ def command() -> None:
     what else the loop does, where the main thread was, and the environment. Secrets in the command
     and in the code are masked, and users and hosts are not named; look at it before you send it.
 
-    As speedscope, collapsed or pprof it is the stacks of the main thread for other tools: waits are
-    among them, and what the thread does there stands on top of each.
+    The formats speedscope, collapsed and pprof hold the stacks of the main thread for other tools.
+    Waits are among them, and what the thread does there stands on top of each stack.
     """

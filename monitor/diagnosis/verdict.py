@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import LEAST_LOST, Knows, Place, Severity, at
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
@@ -163,7 +164,9 @@ def _said(part: _Part | None, by: Finding | None, compute: _Part, *, at_once: bo
     is_other = by is not None or not where or (at_once and _lines(most) != _lines(where[:1]))
     if (by is not None and by.is_loud) or not is_other or sum(map(_share, most)) <= share:
         return said
-    rest = f"{compute.share:.0%} is compute, mostly at {at(most[0].file, most[0].line)}"
+    longest = _share(most[0])
+    much = "mostly" if longest >= MOSTLY * compute.share else f"{longest:.0%}"
+    rest = f"{compute.share:.0%} is compute, {much} at {at(most[0].file, most[0].line)}"
     return replace(said, where=(*where[: MOST_PLACES - 1], *most), rest=rest)
 
 

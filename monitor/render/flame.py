@@ -9,12 +9,12 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from whyidle.monitor.core.host_class import HOST_LOOKS
 from whyidle.monitor.core.protobuf import written
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.places import homeless
 from whyidle.monitor.render.report import Report
 from whyidle.monitor.signals.phases import WORDS, Phase
 
@@ -41,11 +41,9 @@ Stack = tuple[Frame, ...]
 
 def stacks(report: Report) -> Iterator[tuple[Stack, int]]:
     """Yield each stack with its nanoseconds; none where the main thread was not sampled."""
+    shown = cache(lambda file: printable(report.path(file)))
     for row in () if report.host is None else report.host.rows:
-        lines = [
-            Frame(printable(x.function), printable(homeless(report.path(x.file))), x.line)
-            for x in reversed(row.frames)
-        ]
+        lines = [Frame(printable(x.function), shown(x.file), x.line) for x in reversed(row.frames)]
         phase = [] if row.phase is Phase.STEP else [Frame(f"[{WORDS[row.phase]}]")]
         does = Frame(f"[{HOST_LOOKS[row.doing].words}]")
         yield (*phase, *(lines or [Frame(_NOWHERE)]), does), round(row.share * report.seconds * _NS)
@@ -53,8 +51,8 @@ def stacks(report: Report) -> Iterator[tuple[Stack, int]]:
 
 def collapsed(report: Report) -> str:
     """Write a line for each stack, and its microseconds."""
-    return "\n".join(
-        f"{';'.join(str(frame).replace(';', ':') for frame in stack)} {ns // 1000}"
+    return "".join(
+        f"{';'.join(str(frame).replace(';', ':') for frame in stack)} {ns // 1000}\n"
         for stack, ns in stacks(report)
     )
 
@@ -66,7 +64,7 @@ def speedscope(report: Report) -> str:
     samples = [[known.setdefault(frame, len(known)) for frame in stack] for stack, _ in some]
     profile = {
         "type": "sampled",
-        "name": f"main thread of {report.answer.target}",
+        "name": f"stacks of {report.answer.target}",
         "unit": "nanoseconds",
         "startValue": 0,
         "endValue": sum(ns for _, ns in some),

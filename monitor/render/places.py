@@ -49,7 +49,11 @@ class Repository:
         real = Path(os.path.realpath(self.root / file))
         if real.is_relative_to(self.root):
             return real.relative_to(self.root).as_posix()
-        if real.exists():
+        try:
+            if real.exists():
+                return None
+        except OSError:
+            # No file system has such a name: code that was made of a text.
             return None
         parts = PurePosixPath(os.path.normpath(file)).parts[1:]
         ends = ("/".join(parts[place:]) for place in range(len(parts)))

@@ -49,7 +49,7 @@ class Report:
     step_ns: float | None
     # By file and line.
     code: Mapping[tuple[str, int], Excerpt]
-    # How long the main thread was looked at.
+    # How long the threads were looked at that are judged, without start-up.
     seconds: float = 0.0
 
     @classmethod
@@ -70,12 +70,18 @@ class Report:
                 for place in places
                 if (found := excerpt(place, user)) is not None
             },
-            window.job.seconds,
+            window.job.seconds * _looked(window),
         )
 
     def path(self, file: str) -> str:
         """Return a path as others may see it: in the repository, or below the home folder."""
         return self.repository.shown(file)
+
+
+def _looked(window: Window) -> float:
+    """Return what part of the time the account of the host is of."""
+    host, whole = window.host, window.job.stacks.samples
+    return host.samples / whole if host is not None and whole else 1.0
 
 
 def excerpt(place: PlaceJson, user: str | None, around: int = AROUND) -> Excerpt | None:

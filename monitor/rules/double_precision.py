@@ -21,9 +21,9 @@ off, or use it only for the few values that need the digits.
 ## When it is wrong
 Some sciences need the digits: differential equations over long times, sums over very many values,
 inverses of nearly singular matrices. Then it is no fault, and the time is their price. Where the
-program factors matrices, or works with a library that does, this is said quietly. Products are
-counted, not their size. A JAX program that multiplies no matrices, and takes and returns float32,
-is not seen.
+program factors matrices by the framework, or works with a library that does, this is said quietly.
+Products are counted, not their size. A JAX program that multiplies no matrices, and takes and
+returns float32, is not seen.
 
 ## Documents
 Beyond the documents: D4 and D5 advise less than float32, and do not mention float64.
@@ -31,11 +31,13 @@ Beyond the documents: D4 and D5 advise less than float32, and do not mention flo
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.code.source import called_in, imports, nodes_of
+from whyidle.monitor.code.source import callee, imports, nodes_of
 from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
@@ -57,7 +59,7 @@ _ASKS: Final = re.compile(
     r"\.double\(|float64|complex128|jax_enable_x64|\bFloat64\b|DoubleTensor|dtype=(float|complex)\b"
 )
 _EXACT: Final = (
-    "Keep float64 for the matrices that are factored, whose results need the digits. Try the rest"
+    "Keep float64 for the matrices that are factored. Their results need the digits: try the rest"
     " in float32, and compare the results."
 )
 
@@ -108,12 +110,12 @@ def detect(window: Window) -> Verdict:
     )
 
 
+@lru_cache(maxsize=64)
 def _is_exact(file: str) -> bool:
     """Tell whether a file factors matrices, or works with a library that does."""
     modules = imports(file).values()
-    return is_call(Role.EXACT, called_in(nodes_of(file))) or any(
-        is_module(Role.EXACT, module) for module in modules
-    )
+    names = (callee(node) for node in nodes_of(file) if isinstance(node, ast.Call))
+    return is_call(Role.EXACT, names) or any(is_module(Role.EXACT, each) for each in modules)
 
 
 rule = Rule(

@@ -32,6 +32,7 @@ from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.code.environments import acts, only_one, played
+from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY, SURELY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
 from whyidle.monitor.core.host_class import HostClass
@@ -74,7 +75,7 @@ def detect(window: Window) -> Verdict:
     acts = sum(row.share for row in acting) if own else 0.0
     is_many = sum(row.share for row in own if _is_many(row)) >= MOSTLY * stepping.least
     # Of those that give arrays one call of the policy serves many.
-    alone = 0.0 if any(_gives_arrays(row) for row in own) else acts
+    alone = 0.0 if is_many or any(_gives_arrays(row) for row in own) else acts
     if stepping.least + alone < LITTLE:
         return None
     unclear = [row for row in rows if row.doing is HostClass.UNCLEAR and not _is_own(row)]
@@ -114,7 +115,10 @@ def _is_own(row: HostRow) -> bool:
 
 def _acted(row: HostRow) -> CodeLine | None:
     """Return the line at which a row makes an action that a step is waiting for."""
-    return acts(row.frames) if row.phase is Phase.STEP and row.doing in _ACTS else None
+    if row.phase is not Phase.STEP or row.doing not in _ACTS or any(map(trains_at, row.frames)):
+        # What is learned on the way from one action to the next is no part of it.
+        return None
+    return acts(row.frames)
 
 
 def _is_many(row: HostRow) -> bool:

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,19 @@ def test_the_stacks_are_all_of_the_time_and_end_with_what_the_thread_does(name: 
     whole = sum(row.share for row in report.host.rows) * report.seconds * 1e9
     assert sum(found.values()) == pytest.approx(whole, rel=1e-6)
     assert all(stack[-1].startswith("[") for stack in found)
-    # A wait is no less of it than work is.
-    waits = {"[waiting for a batch]", "[libraries]", "[framework]", "[your line]"}
-    assert waits & {stack[-1] for stack in found}
+
+
+def test_a_wait_is_as_wide_as_it_is_long() -> None:
+    report, stacks = made(RECORDED[0]), StackSamples()
+    line = CodeLine("/job/train.py", 3, "train")
+    idle = CodeLine("/usr/lib/python3.11/threading.py", 9, "wait")
+    stacks.samples = 40
+    stacks.count(Chain((line,), idle), 30, 30, 30.0)
+    stacks.count(Chain((line,), line), 10, 10, 0.0)
+    waits = replace(report, host=account_of(stacks), seconds=4.0)
+    found = sums(waits)
+    assert found["train", "[waiting]"] == pytest.approx(3e9)
+    assert sum(found.values()) == pytest.approx(4e9)
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -257,8 +257,14 @@ def test_a_policy_for_one_observation_has_the_word_where_it_takes_more(
     ("source", "rows"),
     [
         (GYM, [(6, HIGHWAY, 40), (5, TORCH, 40), (9, TORCH, 920)]),
-        # One call of the policy serves many.
+        # One call of the policy serves many, by what is done with rewards, or by their name.
         (ARRAYS, [(15, HIGHWAY, 50), (14, TORCH, 600), (90, TORCH, 350)]),
+        (GYM.replace("env", "envs"), [(6, HIGHWAY, 50), (5, TORCH, 600), (9, TORCH, 350)]),
+        # What is learned in between gives the state that the action is made from.
+        (
+            GYM.replace("        move =", "        pi, loss = update(pi, draw())\n        move ="),
+            [(7, HIGHWAY, 50), (5, TORCH, 600), (90, TORCH, 350)],
+        ),
     ],
 )
 def test_little_acting_and_acting_for_many_are_healthy(

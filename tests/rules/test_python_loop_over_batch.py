@@ -665,6 +665,23 @@ def test_what_reads_its_samples_itself_goes_through_the_data(tmp_path: Path, tex
     assert found(NAME, _sampled(lines, facts)).where[0].line == 3
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'for x in torch.load("b.pt"):\n    out.append(1)\n    y = model(x[None])\n    keep(y)\n',
+        'for x in xs:\n    seen = 1\n    y = model(x)\n    open(f"{x}.txt", "w").write(str(y))\n',
+        "for x in xs:\n    seen = self.memory.read(x)\n    y = model(x)\n    keep(y)\n",
+        "for x in xs:\n    seen = np.load(path)\n    y = model(x)\n    keep(y)\n",
+    ],
+    ids=["all of it once", "writes", "no file", "the same file"],
+)
+def test_a_batch_that_is_there_is_gone_through_whatever_else_is_read(
+    tmp_path: Path, text: str
+) -> None:
+    facts: dict[str, dict[str, object]] = {"torch": {"backend": "cpu"}}
+    assert found(NAME, _sampled(written(tmp_path, text, 3), facts)).where[0].line == 3
+
+
 def test_a_loop_of_more_passes_than_the_batch_has_samples_needs_a_trace(tmp_path: Path) -> None:
     facts = {"torch": {"backend": "cpu", "batch_size": 2}}
     lines = written(tmp_path, PYRAMID, 2)
