@@ -1,4 +1,4 @@
-"""What the documentation site has beside docs/: the pages of the root, and llms.txt.
+"""What the documentation site has in addition to docs/: the pages of the root, and llms.txt.
 
 Links from a page to a file that is no page name the file: where the source is browsed, a reader of
 the site has to look for it.

@@ -24,12 +24,12 @@ from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.window import Window
 
 _Write = Callable[[Report], str | bytes]
-_WRITERS: Final[dict[str, tuple[str, _Write]]] = {
+WRITERS: Final[dict[str, tuple[str, _Write]]] = {
     "html": (".html", report_html.page),
     "markdown": (".md", report_markdown.page),
 }
 # These hold stacks, and nothing where there are none.
-_OF_STACKS: Final[dict[str, tuple[str, _Write]]] = {
+OF_STACKS: Final[dict[str, tuple[str, _Write]]] = {
     "speedscope": (".speedscope.json", flame.speedscope),
     "collapsed": (".collapsed.txt", flame.collapsed),
     "pprof": (".pprof.gz", flame.pprof),
@@ -38,10 +38,10 @@ _OF_STACKS: Final[dict[str, tuple[str, _Write]]] = {
 
 def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bool) -> None:
     """Write the report, and say where it is."""
-    suffix, write = (_WRITERS | _OF_STACKS)[written]
+    suffix, write = (WRITERS | OF_STACKS)[written]
     ref = windows.run_of(target)
     window = windows.of(target) if ref is None else opening.of_run(database(), ref)
-    if written in _OF_STACKS and window.host is None:
+    if written in OF_STACKS and window.host is None:
         raise UsageProblem(
             f"{printable(window.target)} has no stacks: its main thread was not sampled.",
             f"For Perfetto: monitor trace view {printable(target)} --perfetto OUT.json.gz"
@@ -51,7 +51,9 @@ def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bo
     named = re.sub(r"[^\w.-]+", "-", window.target)
     path = out or Path(f"whyidle-{named}{suffix}")
     summary = None if ref is None else summarise(database(), ref)
-    text = _text(write, window, summary, code=not no_code)
+    text = write(_report(window, summary, code=not no_code))
+    # Evidence and code may name a home folder, too.
+    text = text if isinstance(text, bytes) else homeless(text)
     if str(path) == "-":
         click.echo(text, nl=isinstance(text, str) and not text.endswith("\n"))
         return
@@ -63,16 +65,12 @@ def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bo
 
 def page(store: Path, ref: str) -> str:
     """Return a recording as one HTML page."""
-    return str(_text(report_html.page, opening.of_run(store, ref), summarise(store, ref)))
+    return homeless(report_html.page(_report(opening.of_run(store, ref), summarise(store, ref))))
 
 
-def _text(
-    write: _Write, window: Window, summary: RunSummary | None, *, code: bool = True
-) -> str | bytes:
+def _report(window: Window, summary: RunSummary | None, *, code: bool = True) -> Report:
     answer = diagnose.as_json(diagnose.diagnose(window))
-    text = write(Report.of(window, answer, summary, code=code))
-    # Evidence and code may name a home folder, too.
-    return text if isinstance(text, bytes) else homeless(text)
+    return Report.of(window, answer, summary, code=code)
 
 
 def _write(path: Path, data: bytes, *, force: bool) -> None:

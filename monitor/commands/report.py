@@ -13,13 +13,13 @@ A page to attach:        monitor report last                  (writes whyidle-ru
 Text for an issue:       monitor report last --format markdown --out -
 A flame graph:           monitor report last --format speedscope
 A trace file:            monitor report trace.json.gz --out report.html"""
-_FORMATS = ("html", "markdown", "speedscope", "collapsed", "pprof")
-_NAMES = f"{', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}."
+FORMATS = ("html", "markdown", "speedscope", "collapsed", "pprof")
+_NAMES = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}."
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("target", metavar="[RUN|FILE]", default="last")
-@click.option("--format", "written", type=click.Choice(_FORMATS), default="html",
+@click.option("--format", "written", type=click.Choice(FORMATS), default="html",
               show_default=True, metavar="FORMAT", help=_NAMES)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="PATH",
               help="Write it there (default: whyidle-run-N...); - is stdout.")  # fmt: skip

@@ -209,9 +209,7 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
     said = diagnosis.headline
     rule = None if said.finding is None else said.finding.rule.id
     own = (fix for each in findings if each.rule == rule for fix in each.fixes.values())
-    # The place of the rest stands with it.
-    own_places = said.where[: len(said.where) - bool(said.rest)][:1]
-    place = "".join(f", at {at(each.file, each.line)}" for each in own_places)
+    place = "".join(f", at {at(each.file, each.line)}" for each in said.where[:1])
     rest = f"; {said.rest}" if said.rest else ""
     job = diagnosis.window.job
     who = None if job.is_named or job.pid is None else _process(job.pid, job.title, job.role)
@@ -223,7 +221,7 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
         share=None if said.share is None else round(said.share, 4),
         where=[
             place_json(place, None if place.share is None else round(place.share, 4))
-            for place in said.where
+            for place in (*said.where, *said.rest_at)
         ],
         fix=next(own, None),
         rule=rule,

@@ -53,8 +53,9 @@ class Headline:
     share: float | None = None
     where: tuple[Place, ...] = ()
     finding: Finding | None = None
-    # What takes more of the time than this does.
+    # What takes more of the time than this does, and its line.
     rest: str = ""
+    rest_at: tuple[Place, ...] = ()
 
 
 UNJUDGED: Final = Headline(NOT_KNOWN)
@@ -167,7 +168,7 @@ def _said(part: _Part | None, by: Finding | None, compute: _Part, *, at_once: bo
     longest = _share(most[0])
     much = "mostly" if longest >= MOSTLY * compute.share else f"{longest:.0%}"
     rest = f"{compute.share:.0%} is compute, {much} at {at(most[0].file, most[0].line)}"
-    return replace(said, where=(*where[: MOST_PLACES - 1], *most), rest=rest)
+    return replace(said, where=where[: MOST_PLACES - 1], rest=rest, rest_at=most)
 
 
 def _is_unknown(part: _Part | None) -> bool:

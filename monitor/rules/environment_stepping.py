@@ -70,9 +70,11 @@ def detect(window: Window) -> Verdict:
     account = window.sampled
     rows = [row for row in account.rows if row.phase is Phase.ENVIRONMENT]
     own = [row for row in rows if _is_own(row)]
+    if not own:
+        return None
     stepping = taken(account, own, is_sure=True)
     acting = [row for row in account.rows if _acted(row) is not None]
-    acts = sum(row.share for row in acting) if own else 0.0
+    acts = sum(row.share for row in acting)
     is_many = sum(row.share for row in own if _is_many(row)) >= MOSTLY * stepping.least
     # Of those that give arrays one call of the policy serves many.
     alone = 0.0 if is_many or any(_gives_arrays(row) for row in own) else acts
@@ -115,10 +117,9 @@ def _is_own(row: HostRow) -> bool:
 
 def _acted(row: HostRow) -> CodeLine | None:
     """Return the line at which a row makes an action that a step is waiting for."""
-    if row.phase is not Phase.STEP or row.doing not in _ACTS or any(map(trains_at, row.frames)):
-        # What is learned on the way from one action to the next is no part of it.
-        return None
-    return acts(row.frames)
+    line = acts(row.frames) if row.phase is Phase.STEP and row.doing in _ACTS else None
+    # What is learned on the way from one action to the next is no part of it.
+    return None if line is not None and any(map(trains_at, row.frames)) else line
 
 
 def _is_many(row: HostRow) -> bool:

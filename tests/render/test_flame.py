@@ -15,6 +15,8 @@ from tests.commands.tracefiles import kineto
 from tests.conftest import Monitor
 from tests.render.test_hosts import HOSTILE
 from tests.rules.windows import recorded
+from whyidle.monitor.app.report import OF_STACKS, WRITERS
+from whyidle.monitor.commands.report import FORMATS
 from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.core.protobuf import BYTES, fields
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
@@ -57,6 +59,10 @@ def test_the_stacks_are_all_of_the_time_and_end_with_what_the_thread_does(name: 
     whole = sum(row.share for row in report.host.rows) * report.seconds * 1e9
     assert sum(found.values()) == pytest.approx(whole, rel=1e-6)
     assert all(stack[-1].startswith("[") for stack in found)
+
+
+def test_the_command_offers_what_can_be_written() -> None:
+    assert {*FORMATS} == {*WRITERS} | {*OF_STACKS}
 
 
 def test_a_wait_is_as_wide_as_it_is_long() -> None:
