@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import math
 import sys
 from collections.abc import Iterator
 from typing import Final
@@ -15,9 +16,10 @@ from typing import Final
 from whyidle.monitor.code.names import Source
 from whyidle.monitor.code.program import argument, has_stars, inside, is_of_self, is_plain, targets
 from whyidle.monitor.code.source import Function, arguments, callee, dotted, last
+from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.fixes._change import Change, NotHere, Refused, SetElsewhere
 from whyidle.monitor.fixes._codemod import Codemod, Wanted
-from whyidle.monitor.signals.loading_cause import HAS_WORKERS, SPENDS
+from whyidle.monitor.signals.loading_cause import HAS_WORKERS, OVERLAPS, SPENDS, WAITS_FOR_INPUT
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
 
 LOADER: Final = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
@@ -45,6 +47,7 @@ _RANDOM: Final = {"random", "rand", "randn", "randint", "randperm", "normal", "u
                   "normal_", "uniform_", "random_", "bernoulli_"}  # fmt: skip
 _KEEPS: Final = {"append", "add", "update", "setdefault", "pop", "extend", "clear", "put",
                  "write"}  # fmt: skip
+WAITS: Final = tuple(SPENDS.format(LOAD_LOOKS[kind].words) for kind in OVERLAPS)
 STARTS: Final = SPENDS.format(LOAD_LOOKS[LoadKind.START].words)
 # Where a worker begins as a new Python, it imports the program again.
 STARTS_ANEW: Final = sys.platform != "linux" or sys.version_info >= (3, 14)
@@ -57,16 +60,18 @@ def change(source: Source, wanted: Wanted) -> Change:
     """Give the loader that was found its workers."""
     call = _found(source, wanted)
     workers, number = _workers(call), _number(source, call)
-    count = max(1, min(MOST_WORKERS, wanted.cores))
+    count = _needed(wanted)
     stars = "arguments of the loader come from elsewhere (* or **)" if has_stars(call) else None
     if number is None and workers is not None and _are_too_few(wanted, count):
         raise SetElsewhere("num_workers", workers, str(count), call, stars)
     if stars is not None:
         raise Refused(stars, call)
     persistent = argument(call, "persistent_workers")
-    if persistent is not None and not source.means(persistent, "False"):
-        if number is None or number:
-            raise Refused("the loader has workers that stay alive already", call)
+    stay = persistent is not None and not source.means(persistent, "False")
+    more = number is not None and number < count and (not number or _only_waits(wanted))
+    if stay and number and not more:
+        raise Refused("the loader has workers that stay alive already", call)
+    if stay and not number:
         raise Refused("persistent_workers is set by other code", call)
     dataset = argument(call, "dataset", 0)
     if dataset is None:
@@ -74,15 +79,15 @@ def change(source: Source, wanted: Wanted) -> Change:
     _Proof(source, call).of(dataset)
     _check_use(source, call)
     found = Change(source)
-    new = {"persistent_workers": "True"}
+    new = {} if stay else {"persistent_workers": "True"}
     if number is None and workers is not None:
         new = {"persistent_workers": f"{source.code(workers)} > 0"}
-    elif number == 0 and workers is not None:
+    elif more and workers is not None:
         # A constant of one loader is changed where it stands.
         is_constant = isinstance(workers, ast.Name) and len(source.uses(workers)) == 1
         named = source.value(workers) if is_constant else None
         found.replace(named or workers, str(count))
-    elif number == 0:
+    elif more:
         new = {"num_workers": str(count), **new}
     found.arguments(call, new)
     found.notes.append(
@@ -93,7 +98,7 @@ def change(source: Source, wanted: Wanted) -> Change:
 
 def _found(source: Source, wanted: Wanted) -> ast.Call:
     loaders = source.calls_of(*LOADER)
-    slow = [call for call in loaders if _in_main(source, call)]
+    slow = [call for call in loaders if _only_waits(wanted) or _in_main(source, call)]
     if not slow:
         raise NotHere
     if len(slow) == 1 and len(loaders) == 1:
@@ -152,6 +157,20 @@ def _number(source: Source, call: ast.Call) -> int | None:
     if known is None:
         return 0
     return int(ast.literal_eval(known)) if is_plain(known) else None
+
+
+def _only_waits(wanted: Wanted) -> bool:
+    """Tell whether loading mostly spends its time on waits that take no core."""
+    return any((wanted.number(each) or 0.0) > MOSTLY for each in WAITS)
+
+
+def _needed(wanted: Wanted) -> int:
+    """Return as many workers as cores; where they only wait, as many as load a batch in a step."""
+    count, waits = wanted.cores, wanted.number(WAITS_FOR_INPUT)
+    if waits is not None and waits < 1 and _only_waits(wanted):
+        # A batch takes one worker so many times as long as the rest of a step.
+        count = max(count, math.ceil((wanted.number(HAS_WORKERS) or waits) / (1 - waits)))
+    return max(1, min(MOST_WORKERS, count))
 
 
 def _are_too_few(wanted: Wanted, count: int) -> bool:

@@ -62,7 +62,14 @@ from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import BACK_LEAST, HANDING_OVER, UNRECORDED, Side, comes_back
 from whyidle.monitor.signals.loading import Loader
-from whyidle.monitor.signals.loading_cause import HAS_WORKERS, MOST_LINES, OVERLAPS, Cause, cause_of
+from whyidle.monitor.signals.loading_cause import (
+    HAS_WORKERS,
+    MOST_LINES,
+    OVERLAPS,
+    WAITS_FOR_INPUT,
+    Cause,
+    cause_of,
+)
 from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
@@ -243,7 +250,7 @@ def _of_loader(window: Window, waits: Measure) -> Verdict:
     number, cores = next((each.get("workers") for each in window.loaders), None), window.cores
     workers = window.job.measure(number, "count") if isinstance(number, int) else None
     measures = {
-        "waiting for input": waits,
+        WAITS_FOR_INPUT: waits,
         HAS_WORKERS: workers,
         "cores": None if workers is None else cores,
     }

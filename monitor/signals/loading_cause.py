@@ -30,7 +30,8 @@ SLOW: Final = {
 }
 # Several of these at once take as long as one, and no core: as many workers as cores are no bound.
 OVERLAPS: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK, LoadKind.WAIT})
-# Evidence that others go by: how many workers a loader has, and what loading spends time on.
+# Evidence that others go by: what is waited for, by how many workers, and what these spend time on.
+WAITS_FOR_INPUT: Final = "waiting for input"
 HAS_WORKERS: Final = "loader workers"
 SPENDS: Final = "loading spends on {}"
 SLOW_WORKER: Final[dict[Framework, Fix]] = {

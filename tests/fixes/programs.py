@@ -13,17 +13,21 @@ from whyidle.monitor import fixes
 from whyidle.monitor.fixes import Patch, Refusal, Wanted
 
 
-def tried(codemod: str, program: str, *marks: str, cores: int = 4) -> Patch | Refusal | None:
+def tried(
+    codemod: str, program: str, *marks: str, cores: int = 4, **measured: float
+) -> Patch | Refusal | None:
     """Apply a codemod to a program; what was found is where ``marks`` stand."""
     text = dedent(program).lstrip("\n")
     lines = [n for mark in marks for n, line in enumerate(text.splitlines(), 1) if mark in line]
-    wanted = Wanted("test", tuple(lines), cores)
+    wanted = Wanted("test", tuple(lines), cores, tuple(measured.items()))
     return fixes.patched(fixes.load()[codemod], "/job/train.py", text, wanted)
 
 
-def change(codemod: str, program: str, *marks: str, cores: int = 4) -> tuple[list[str], list[str]]:
+def change(
+    codemod: str, program: str, *marks: str, cores: int = 4, **measured: float
+) -> tuple[list[str], list[str]]:
     """Return the lines that go, and those that come; the program must get a patch."""
-    found = tried(codemod, program, *marks, cores=cores)
+    found = tried(codemod, program, *marks, cores=cores, **measured)
     assert isinstance(found, Patch), found
     diff = [
         x

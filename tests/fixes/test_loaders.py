@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fixes.programs import change, refused, tried
+from whyidle.monitor.fixes import Refusal
 
 DATA = """
 import torch
@@ -76,6 +77,49 @@ def main():
     assert new == [
         "loader = DataLoader(D.Subset(whole, range(5)), 4, True, None, None, 4, persistent_workers=True)"
     ]
+
+
+SLEEPS = {"loading spends on waits that use no CPU": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("made", "measured", "new"),
+    [
+        ("", {"waiting for input": 0.8}, "4"),
+        ("", {"waiting for input": 0.6, **SLEEPS}, "4"),
+        ("", {"waiting for input": 0.85, **SLEEPS}, "6"),
+        ("", {"waiting for input": 0.99, **SLEEPS}, "8"),
+        ("num_workers=0", {"waiting for input": 0.85, **SLEEPS}, "6"),
+        (
+            "num_workers=2, persistent_workers=True",
+            {"waiting for input": 0.7, "loader workers": 2, **SLEEPS},
+            "7",
+        ),
+    ],
+)
+def test_who_only_waits_gets_as_many_workers_as_its_wait_asks(
+    made: str, measured: dict[str, float], new: str
+) -> None:
+    program = f"""{DATA}
+def main():
+    loader = DataLoader(Files(["a", "b"]), {made})
+    for x in loader:
+        print(x)
+"""
+    _, (line,) = change("loader_arguments", program, **measured)
+    assert f"num_workers={new}, persistent_workers=True" in line
+
+
+def test_enough_workers_that_stay_are_enough() -> None:
+    program = f"""{DATA}
+def main():
+    for x in DataLoader(Files(["a", "b"]), num_workers=8, persistent_workers=True):
+        print(x)
+"""
+    measured = {"waiting for input": 0.7, "loader workers": 8.0, **SLEEPS}
+    found = tried("loader_arguments", program, **measured)
+    assert isinstance(found, Refusal)
+    assert found.why.endswith("stay alive already")
 
 
 def test_workers_that_end_with_each_epoch_stay() -> None:
