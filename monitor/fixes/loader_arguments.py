@@ -160,8 +160,9 @@ def _number(source: Source, call: ast.Call) -> int | None:
 
 
 def _only_waits(wanted: Wanted) -> bool:
-    """Tell whether loading mostly spends its time on waits that take no core."""
-    return any((wanted.number(each) or 0.0) > MOSTLY for each in WAITS)
+    """Tell whether it is waited for, and mostly spends its time on waits that take no core."""
+    is_awaited = (wanted.number(WAITS_FOR_INPUT) or 0.0) > 0
+    return is_awaited and any((wanted.number(each) or 0.0) > MOSTLY for each in WAITS)
 
 
 def _needed(wanted: Wanted) -> int:
