@@ -5,6 +5,7 @@ A record has some durations of the steps that it counts, evenly picked: each sta
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from typing import NamedTuple
 
@@ -103,9 +104,10 @@ class StepTimes:
             # The agent counts steps, and there was none.
             return 0.0
         first, last = self._seen[0], self._seen[-1]
-        longest = max(max(seen.durations, default=0) for seen in self._seen)
-        # The next record is not late before a step has had its time.
-        end = last.at_ns if now_ns - last.at_ns < 2 * max(SECOND, longest) else now_ns
+        # A record comes each second in which a step ends: the next is not late before a step has
+        # had its time. Of an earlier pause nothing follows for this one.
+        middle = statistics.median(last.durations) if last.durations else 0
+        end = last.at_ns if now_ns - last.at_ns < max(SECOND, 2 * middle) else now_ns
         since = max(begin, self._since_ns)
         # Of the first record only what lies in these moments.
         cut = max(0, since - first.since_ns)

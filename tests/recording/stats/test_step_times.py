@@ -107,6 +107,19 @@ def test_pauses_between_rounds_are_part_of_the_time(pause: int) -> None:
     assert mean == pytest.approx(100 / (pause + 1), rel=0.06)
 
 
+def test_a_pause_shows_while_it_lasts_and_whatever_paused_before() -> None:
+    times = StepTimes()
+    # The first step after a pause of four seconds took all of it.
+    for second in range(1, 31):
+        if second % 6 == 0:
+            feed(times, steps(second, 4000.0, *([10.0] * 49)))
+        elif second % 6 == 1:
+            feed(times, steps(second, *([10.0] * 100)))
+    # Of the last ten seconds: a quarter of one round, two rounds, and none in the last two seconds.
+    feed(times, steps(31, *([10.0] * 100)))
+    assert read(times, 33).values[m.PROCESS_STEPS] == pytest.approx((12.5 + 100 + 150) / 10)
+
+
 def test_what_makes_no_sense_is_passed_over() -> None:
     times = StepTimes()
     assert not feed(times, steps(1, 10, source="gossip"))
