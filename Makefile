@@ -55,7 +55,7 @@ lint: ## set up, then the checks without the tests
 	@echo "== words: the sheet of CONTRIBUTING.md"
 	@$(BIN)/python .ci/words
 	@echo "== docs: generated parts of README*.md and docs/"
-	@$(BIN)/cog --check README*.md docs/*.md
+	@$(BIN)/cog --check README*.md docs/*.md benchmarks/CASES.md
 	@echo "== site: docs/ as pages, links and their anchors"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $(SITE)
 

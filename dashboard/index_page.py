@@ -7,10 +7,13 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from streamlit import file_util
+
+from whyidle.dashboard import theme
 
 # The path of Plotly's script on our server; nothing is fetched from elsewhere.
 PLOTLY: Final = "whyidle/plotly.min.js"
@@ -40,6 +43,7 @@ _INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _HEAD: Final = "<head>"
 _END: Final = "</head>"
 _TITLE: Final = "<title>Streamlit</title>"
+_ICON: Final = '<link rel="shortcut icon" href="./favicon.png" />'
 
 
 def page(base: str) -> str:
@@ -52,7 +56,25 @@ def page(base: str) -> str:
     # The script is large: load it while the page waits for the server.
     early = f'<script async src="{html.escape(json.loads(root))}{PLOTLY}"></script>'
     found = found.replace(_END, f"{early}{_END}", 1)
-    return found.replace(_TITLE, "<title>whyidle</title>")
+    mark = base64.b64encode(theme.MARK.encode()).decode()
+    icon = f'<link rel="icon" type="image/svg+xml" href="data:image/svg+xml;base64,{mark}">'
+    return found.replace(_TITLE, "<title>whyidle</title>").replace(_ICON, icon, 1)
+
+
+def nowhere(base: str, pages: Mapping[str, str]) -> str:
+    """Return what is said at an address of no page; ``pages``: the titles of those there are."""
+    root = f"/{base}/" if base else "/"
+    links = "".join(
+        f'<li><a href="{html.escape(root + path)}">{html.escape(title)}</a></li>'
+        for path, title in pages.items()
+    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>No such page · whyidle</title>
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+<style>body{{font:16px/1.5 sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem}}
+svg{{width:2rem;height:2rem}}</style></head>
+<body>{theme.MARK}<h1>No such page</h1><p>The dashboard has these:</p><ul>{links}</ul></body></html>
+"""
 
 
 def headers(page: str) -> dict[bytes, bytes]:

@@ -105,12 +105,6 @@ STYLE: Final = """
 
 
 # Two full columns and a gap between them: work, and what is missing.
-MARK: Final = (
-    '<svg viewBox="0 0 16 16" aria-hidden="true"><g fill="currentColor">'
-    '<rect x="1" y="2" width="4" height="12"/><rect x="11" y="2" width="4" height="12"/></g>'
-    '<rect x="6.5" y="2.5" width="3" height="11" fill="none" stroke="#C32C08"'
-    ' stroke-dasharray="2 1.4"/></svg>'
-)
 
 
 class Markup(str):
@@ -156,7 +150,7 @@ def brand() -> str:
     """Return the name and its mark, which lead home."""
     base = settings.current().base
     where = safe(f"/{base}/runs" if base else "/runs")
-    return f'<a class="w-brand" href="{where}" target="_self">{MARK}whyidle</a>'
+    return f'<a class="w-brand" href="{where}" target="_self">{theme.MARK}whyidle</a>'
 
 
 def facts(name: str, words: str) -> str:

@@ -14,10 +14,12 @@ from typing import Any, Final
 import plotly
 import streamlit as st
 import uvicorn
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 from streamlit import config as streamlit_config
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.web import bootstrap
@@ -97,12 +99,33 @@ def application(endpoint: Endpoint) -> st.App:
     async def shown(_request: Request) -> HTMLResponse:
         return HTMLResponse(page, headers={"cache-control": "no-cache"})
 
-    first, *others = [*PAGES, *of_no_run()]
+    titles = {path: title for path, (title, _) in (PAGES | of_no_run()).items()}
+    lost = index_page.nowhere(endpoint.base, titles)
+
+    async def nowhere(_request: Request) -> HTMLResponse:
+        return HTMLResponse(lost, 404)
+
+    first, *others = titles
     routes = [Route(f"{prefix}/{path}", shown) for path in ("", *others)]
     routes.append(Route(f"{prefix}/{first}", _redirect_to_first))
     routes.append(Route(f"{prefix}/{index_page.PLOTLY}", _plotly))
+    routes.append(_OfNoPage(f"{prefix}/{{name}}", nowhere))
     guard: Any = Middleware(Access, endpoint=endpoint, headers=headers(page))
     return st.App(_PAGE, routes=routes, middleware=[guard])
+
+
+class _OfNoPage(Route):
+    """What a person types that is no page; programs, and files of Streamlit's, are not meant."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Tell whether this route answers."""
+        found, inner = super().matches(scope)
+        if found is Match.FULL:
+            name = inner["path_params"]["name"]
+            accepts = Headers(scope=scope).get("accept", "")
+            if "text/html" not in accepts or name.startswith("_") or "." in name:
+                return Match.NONE, {}
+        return found, inner
 
 
 def configuration(endpoint: Endpoint) -> dict[str, Any]:

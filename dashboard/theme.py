@@ -50,3 +50,13 @@ THEME: Final = {
 def ink(colour: str) -> str:
     """Return the colour of text that can be read on a colour."""
     return "#000000" if is_light(colour) else "#ffffff"
+
+
+# The mark: two bars at work, and between them one that is idle.
+MARK: Final = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" aria-hidden="true">'
+    '<g fill="currentColor">'
+    '<rect x="1" y="2" width="4" height="12"/><rect x="11" y="2" width="4" height="12"/></g>'
+    '<rect x="6.5" y="2.5" width="3" height="11" fill="none" stroke="#C32C08"'
+    ' stroke-dasharray="2 1.4"/></svg>'
+)

@@ -23,7 +23,7 @@ from benchmarks.faultbench.judge import judged
 from benchmarks.faultbench.mutations import MUTATIONS, Insert, Mutation
 from benchmarks.faultbench.program import MARK, NotApplicable, Program, families
 from benchmarks.faultbench.recordings import NAME
-from benchmarks.faultbench.report import of_rows, tables
+from benchmarks.faultbench.report import each_of, of_rows
 from benchmarks.faultbench.truth import compared, is_fault, is_harmless, is_settled, own
 from whyidle.monitor import rules
 
@@ -203,7 +203,7 @@ def test_the_report_names_each_miss() -> None:
         "fault": "healthy",
         "loud_false": ["gc_pauses"],
     }
-    text = tables([
+    text = each_of([
         row | second | {"covered": None, "found": found},
         row | narrow | {"covered": False, "found": found},
         row | elsewhere | {"found": found},

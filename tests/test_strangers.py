@@ -20,7 +20,7 @@ from benchmarks.strangers.cases import Case, Change, Edit, MalformedError, cases
 from benchmarks.strangers.checkout import NotAtHand, written
 from benchmarks.strangers.inputs import MAKERS
 from benchmarks.strangers.judge import followed, is_right, missed
-from benchmarks.strangers.report import scored, tables
+from benchmarks.strangers.report import programs, scored
 from benchmarks.strangers.watch import rename
 from whyidle.monitor import rules
 
@@ -235,7 +235,7 @@ def test_the_scores_count_what_was_followed() -> None:
     found = scored(rows)["heldout"]
     assert (found["acceptable"], found["loud"], found["followed"]) == (0.5, 2, 1)
     assert (found["harmful"], found["healthy_loud"]) == (1.0, 1)
-    text = tables(rows, {"sleeps": "It sleeps."})
+    text = programs(rows, {"sleeps": "It sleeps."})
     assert "0.50x harmful" in text
     assert "It sleeps." in text
 

@@ -24,7 +24,7 @@ from benchmarks.faultbench.cases import HEALTHY, Case, Side, cases, due, sample
 from benchmarks.faultbench.jobs import Failed
 from benchmarks.faultbench.judge import judged
 from benchmarks.faultbench.recordings import NAME, record
-from benchmarks.faultbench.report import scored, tables
+from benchmarks.faultbench.report import each_of, scored, scores_of
 from benchmarks.faultbench.truth import is_fault, measured, own
 
 HERE: Final = Path(__file__).parent
@@ -169,18 +169,23 @@ def report(rows: list[dict[str, Any]], *, whole: bool) -> None:
 
 
 def shown(families: Sequence[str] = (), faults: Sequence[str] = ()) -> str:
-    """Return what was judged last, beside what was before it, in Markdown."""
+    """Return the scores of what was judged last, next to those before it, in Markdown."""
+    now, before = (_kept(path, families, faults) for path in (RESULTS, BEFORE))
+    return scores_of(now, before)
+
+
+def each_shown(families: Sequence[str] = (), faults: Sequence[str] = ()) -> str:
+    """Return each family, fault and miss of what was judged last, in Markdown."""
     reasons = tomllib.loads(REASONS.read_text()) if REASONS.exists() else {}
-    now, before = (
-        [
-            row
-            for row in _read(path).get("cases", [])
-            if (not families or row["family"] in families)
-            and (not faults or row["fault"] in faults)
-        ]
-        for path in (RESULTS, BEFORE)
-    )
-    return tables(now, before, reasons)
+    return each_of(_kept(RESULTS, families, faults), reasons)
+
+
+def _kept(path: Path, families: Sequence[str], faults: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        row
+        for row in _read(path).get("cases", [])
+        if (not families or row["family"] in families) and (not faults or row["fault"] in faults)
+    ]
 
 
 def main() -> None:
@@ -193,7 +198,7 @@ def main() -> None:
             f"Families: {', '.join(sorted(families))}.\nFaults: {', '.join(sorted(faults))}."
         )
     if given.report:
-        print(shown(given.family, given.fault))
+        print(shown(given.family, given.fault), each_shown(given.family, given.fault), sep="\n")
         return
     chosen = [c for c in cases(given.family, given.fault) if given.side in (None, c.side)]
     if given.sample:

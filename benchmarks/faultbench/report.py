@@ -63,19 +63,21 @@ SHOWN: Final = {
 }
 
 
-def tables(
-    rows: Sequence[Row], before: Sequence[Row] = (), reasons: Mapping[str, str] | None = None
-) -> str:
-    """Return the scores by side, family and fault, and every miss by its name, in Markdown.
-
-    ``before``: the same of an earlier product; ``reasons``: why a case is missed, by its name.
-    """
+def scores_of(rows: Sequence[Row], before: Sequence[Row] = ()) -> str:
+    """Return the scores by side, in Markdown. ``before``: the same of an earlier product."""
     earlier = [row | {"side": f"{row['side']}, before"} for row in before]
+    return _table("side", [*earlier, *rows], lambda row: row["side"])
+
+
+def each_of(rows: Sequence[Row], reasons: Mapping[str, str] | None = None) -> str:
+    """Return the scores by family and fault, and every miss by its name, in Markdown.
+
+    ``reasons``: why a case is missed, by its name.
+    """
     known = reasons or {}
     misses = (f"- {case}{what}{'; ' * (case in known)}{known.get(case, '')}"
               for case, what in _misses(rows))  # fmt: skip
     parts = [
-        _table("side", [*earlier, *rows], lambda row: row["side"]),
         _table("family", rows, lambda row: f"{row['family']} ({row['side']})"),
         _table("fault", rows, _fault),
         "Misses:\n",

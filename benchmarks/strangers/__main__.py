@@ -23,7 +23,7 @@ from benchmarks.strangers.checkout import NotAtHand
 from benchmarks.strangers.gains import measured
 from benchmarks.strangers.jobs import Failed
 from benchmarks.strangers.judge import judged
-from benchmarks.strangers.report import scored, tables
+from benchmarks.strangers.report import programs, scored, scores_of
 from benchmarks.strangers.watch import record
 
 HERE: Final = Path(__file__).parent
@@ -116,9 +116,14 @@ def asked() -> argparse.Namespace:
 
 
 def shown() -> str:
-    """Return what was judged last, in Markdown."""
+    """Return the scores of what was judged last, in Markdown."""
+    return scores_of(_read(RESULTS).get("cases", []))
+
+
+def each_shown() -> str:
+    """Return each program, and what was said of it last, in Markdown."""
     truths = {case.name: case.truth for case in cases()}
-    return tables(_read(RESULTS).get("cases", []), truths)
+    return programs(_read(RESULTS).get("cases", []), truths)
 
 
 def main() -> None:
@@ -129,7 +134,7 @@ def main() -> None:
         there = sorted(case.name for case in cases())
         sys.exit(f"There is no such case. Cases: {', '.join(there)}.")
     if given.report:
-        print(shown())
+        print(shown(), each_shown(), sep="\n")
         return
     if given.list:
         for case in chosen:

@@ -64,14 +64,19 @@ SHOWN: Final = {
 _NUMBERS: Final = {"programs", "healthy", "loud", "followed", "healthy_loud", "width", "harmed"}
 
 
-def tables(rows: Sequence[Row], truths: Mapping[str, str]) -> str:
-    """Return the scores, and each program with what is so and what is said, in Markdown."""
+def scores_of(rows: Sequence[Row]) -> str:
+    """Return the scores of both sides, in Markdown."""
     head = " | ".join(["", "side", *SHOWN.values(), ""]).strip()
     lines = [head, "|---" * (len(SHOWN) + 1) + "|"]
     for side, scores in scored(rows).items():
         figures = [_figure(name, scores[name]) for name in SHOWN]
         lines.append(" | ".join(["", side, *figures, ""]).strip())
-    lines += ["", "| program | side | what is so | said first | what following it gave |"]
+    return "\n".join(lines) + "\n"
+
+
+def programs(rows: Sequence[Row], truths: Mapping[str, str]) -> str:
+    """Return each program with what is so and what is said, in Markdown."""
+    lines = ["| program | side | what is so | said first | what following it gave |"]
     lines.append("|---|---|---|---|---|")
     lines += [_row(row, truths) for row in sorted(rows, key=lambda row: row["case"])]
     return "\n".join(lines) + "\n"

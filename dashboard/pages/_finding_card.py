@@ -89,7 +89,8 @@ def _remedies(said: FindingText) -> None:
     if not said.remedies:
         widgets.unknown("The fix", "none is known for the frameworks of this job")
     for remedy in said.remedies:
-        write(f"<div><b>{safe(remedy.framework)}</b>: {safe(remedy.text)}</div>")
+        whose = f"<b>{safe(remedy.framework)}</b>: " if remedy.framework else ""
+        write(f"<div>{whose}{safe(remedy.text)}</div>")
         if remedy.code:
             st.code(remedy.code, language="python")
 

@@ -24,7 +24,7 @@ HEALTHY: Final = f"Nothing worth fixing above {LEAST_LOST[Severity.LOW]:.0%} of 
 NOTHING_LARGE: Final = (
     "Nothing stands out: compute takes {compute:.0%}, and no other part 5% of the time."
 )
-NO_REASON: Final = "No known cause: {share:.0%} is idle, nothing recorded says why"
+NO_REASON: Final = "No known cause: {share:.0%} of the time is idle, nothing recorded says why"
 NOT_KNOWN: Final = "Too little is known for a verdict."
 SERVES: Final = "No known fault; {}."
 # Only then does nothing else take time.
@@ -108,7 +108,8 @@ def headline(
         part, by = None, first
     compute = _compute(rows)
     if part is not None or by is not None:
-        return _said(part, by, compute, at_once=window.job.computes_at_once)
+        paced = "of each step" if window.paced_by == "steps" else "of the time"
+        return _said(part, by, compute, paced, at_once=window.job.computes_at_once)
     if (serves := _serving(window)) is not None:
         return serves
     if not is_known:
@@ -147,16 +148,19 @@ def _compute(rows: Sequence[Row]) -> _Part:
     return _Part(Slice.COMPUTE, mine, tuple(ranked(lines)))
 
 
-def _said(part: _Part | None, by: Finding | None, compute: _Part, *, at_once: bool) -> Headline:
+def _said(
+    part: _Part | None, by: Finding | None, compute: _Part, paced: str, *, at_once: bool
+) -> Headline:
     where = part.where if part is not None else ()
     if by is not None:
         where, title = by.found.where or where, _title(by)
         share = by.reach if part is None else part.share
-        much = f", {'' if part else 'about '}{share:.0%} of the time"
+        # One number for what it costs and what its fix gains; without one, how large its part is.
+        much = f" (about {by.reach or share:.0%} {paced})"
         text = f"{title}{much if share and '%' not in title else ''}."
     else:
         assert part is not None  # noqa: S101  a claim has its finding
-        share, text = part.share, f"{part.unknown}: {part.share:.0%} is {part.said}."
+        share, text = part.share, f"{part.unknown}: {part.share:.0%} of the time is {part.said}."
         if _is_unknown(part):
             text, where = f"{NO_REASON.format(share=share)}.", ()
     said = Headline(text, share or None, where[:MOST_PLACES], by)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,13 +20,13 @@ from whyidle.monitor.render.numbers import amount, money, show
 MOST_CALLERS: Final = 3
 # A range whose ends are further apart than this is called uncertain.
 WIDE: Final = 3.0
-# The published articles behind some of the rules, by the names that these cite.
+# The published articles behind some of the rules, by the names that these cite, and whose they are.
 DOCUMENTS: Final = {
-    "D1": "GPU use in Flax: causes and cures",
-    "D2": "GPU memory and performance in Flux.jl",
-    "D3": "Efficient parallel training with JAX",
-    "D4": "Seven transformations for fast JAX",
-    "D5": "90% GPU utilization with PyTorch and TensorFlow",
+    "D1": ("GPU use in Flax: causes and cures", {"jax"}),
+    "D2": ("GPU memory and performance in Flux.jl", {"julia"}),
+    "D3": ("Efficient parallel training with JAX", {"jax"}),
+    "D4": ("Seven transformations for fast JAX", {"jax"}),
+    "D5": ("90% GPU utilization with PyTorch and TensorFlow", {"pytorch", "tensorflow"}),
 }
 _FASTER: Final = {
     "steps": "a step gets",
@@ -67,11 +67,17 @@ class PlaceText:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What to change, for one framework."""
+    """What to change."""
 
+    # For which frameworks of the job; empty: for all that it has.
     framework: str
     text: str
     code: str
+
+    @property
+    def words(self) -> str:
+        """All of it but the code."""
+        return f"{self.framework}: {self.text}" if self.framework else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class FindingText:
             if place is self.places[0] and self.callers:
                 yield self.callers
         for remedy in self.remedies:
-            yield f"{remedy.framework}: {remedy.text}"
+            yield remedy.words
             yield from remedy.code.splitlines()
         yield f"More: {self.more}"
 
@@ -131,20 +137,30 @@ def of(finding: FindingJson, shown: Callable[[str], str] = str) -> FindingText:
         evidence=tuple(map(_evidence, finding.evidence)),
         places=tuple(place(each, shown) for each in where),
         callers=called_by(where[0].chain) if where else "",
-        remedies=tuple(
-            Remedy(framework(name), printable(fix.text), fix.code)
-            for name, fix in finding.fixes.items()
-        ),
+        remedies=_remedies(finding),
         documents=tuple(finding.documents),
-        references=tuple(titles(finding.documents)),
+        references=tuple(titles(finding.documents, finding.fixes)),
         also_seen=tuple(finding.also_seen),
     )
 
 
-def titles(documents: Sequence[str]) -> Iterator[str]:
-    """Yield the titles of the documents that a finding cites, each once."""
+def _remedies(finding: FindingJson) -> tuple[Remedy, ...]:
+    """Return each change once: what is the same for several frameworks is said for all of them."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, fix in finding.fixes.items():
+        names.setdefault((fix.text, fix.code), []).append(framework(name))
+    several = len(names) > 1
+    return tuple(
+        Remedy(" and ".join(some) if several else "", printable(text), code)
+        for (text, code), some in names.items()
+    )
+
+
+def titles(documents: Sequence[str], frameworks: Collection[str]) -> Iterator[str]:
+    """Yield the titles of the documents that a finding cites, each once, of these frameworks."""
     cited = dict.fromkeys(document.split()[0] for document in documents)
-    yield from (DOCUMENTS[each] for each in cited if each in DOCUMENTS)
+    known = (DOCUMENTS[each] for each in cited if each in DOCUMENTS)
+    yield from (title for title, whose in known if whose & {*frameworks})
 
 
 def _evidence(evidence: EvidenceJson) -> EvidenceText:

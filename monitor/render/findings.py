@@ -42,6 +42,9 @@ LEAST_CORES: Final = 0.05
 MOST_RANKS: Final = 8
 MOST_CLASSES: Final = 3
 NO_CODE: Final = "none of your code"
+# The most telling, and what it is compared with.
+MOST_EVIDENCE: Final = 2
+NOT_KNOWN: Final = "not known: "
 
 
 def screen(
@@ -73,7 +76,7 @@ def page(answer: DiagnosisJson, width: int, *, everything: bool = False) -> Grou
     tables = (list(_host(answer, width)), list(_ranks(answer.ranks, width)))
     parts.extend(Group(*rows) for rows in tables if rows)
     if computes and _is_of_gpu(computes):
-        parts.append(Group(*_compute(computes, width)))
+        parts += [Group(*said) for said in [_compute(computes, width, everything)] if said]
     if answer.not_checked:
         not_checked = answer.not_checked
         parts.append(
@@ -192,11 +195,11 @@ def finding(finding: FindingJson, width: int, *, everything: bool = False) -> It
         if place is said.places[0] and said.callers:
             yield _line(said.callers, width)
     for remedy in said.remedies:
-        yield _line(f"{remedy.framework}: {remedy.text}", width)
+        yield _line(remedy.words, width)
         # A line that a terminal breaks is still one line when it is copied.
         for code in remedy.code.splitlines():
             yield Text(f"{_INDENT * 3}{code}", style="cyan", no_wrap=True, overflow="ignore")
-    for e in said.evidence if everything else said.evidence[:1]:
+    for e in said.evidence if everything else said.evidence[:MOST_EVIDENCE]:
         yield _line(f"{e.words}  ({e.aged})", width)
     if everything:
         yield _line(f"Documents: {', '.join(said.documents)}.  More: {said.more}", width)
@@ -235,7 +238,7 @@ def while_it_computes(compute: ComputeJson) -> list[str]:
         share = amount(compute.efficiency, "ratio")
         said.append(f"{share} of the chip's peak is used ({compute.efficiency_source}).")
     if _is_of_gpu(compute):
-        said += [f"not known: {text}" for text in dict.fromkeys(compute.unknown.values())]
+        said += [f"{NOT_KNOWN}{text}" for text in dict.fromkeys(compute.unknown.values())]
     return said
 
 
@@ -244,10 +247,11 @@ def _is_of_gpu(compute: ComputeJson) -> bool:
     return NO_PIPES not in compute.unknown.values()
 
 
-def _compute(compute: ComputeJson, width: int) -> Iterator[Text]:
-    yield Text("While it computes", style="bold")
-    for text in while_it_computes(compute):
-        yield _line(text, width)
+def _compute(compute: ComputeJson, width: int, everything: bool) -> list[Text]:
+    """Return how well a GPU computes; what is not known of that only with everything."""
+    said = [x for x in while_it_computes(compute) if everything or not x.startswith(NOT_KNOWN)]
+    lines = [_line(text, width) for text in said]
+    return [Text("While it computes", style="bold"), *lines] if lines else []
 
 
 def _warnings(answer: DiagnosisJson, width: int, without: str | None) -> Iterator[Text]:

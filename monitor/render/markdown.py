@@ -78,7 +78,8 @@ def _finding(finding: FindingJson, repository: Repository) -> Iterator[str]:
         if place is said.places[0] and said.callers:
             yield f"  - {code(said.callers)}"
     for remedy in said.remedies:
-        yield f"\n**{remedy.framework}**: {plain(remedy.text)}"
+        whose = f"**{remedy.framework}**: " if remedy.framework else ""
+        yield f"\n{whose}{plain(remedy.text)}"
         if remedy.code:
             yield from fenced(remedy.code)
     yield f"\nMore: {code(said.more)}\n\n</details>\n"

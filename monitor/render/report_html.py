@@ -140,7 +140,8 @@ def _finding(finding: FindingJson, report: Report) -> Iterator[str]:
         if (code := report.code.get((place.json.file, place.json.line))) is not None:
             yield _excerpt(code)
     for remedy in said.remedies:
-        yield f"<p><b>{text(remedy.framework)}</b>: {text(remedy.text)}</p>"
+        whose = f"<b>{text(remedy.framework)}</b>: " if remedy.framework else ""
+        yield f"<p>{whose}{text(remedy.text)}</p>"
         if remedy.code:
             yield f"<pre>{_lines(remedy.code.splitlines())}</pre>"
     yield f'<p class="soft">More: <code>{text(said.more)}</code></p></section>'

@@ -41,7 +41,7 @@ rule = Rule(
     title="Saving checkpoints blocks the training",
     fixes={
         "pytorch": Fix(
-            "Save a tenth as often, and write in the background."
+            "Save a tenth as often. A save can also be written in the background:"
             " torch.distributed.checkpoint.async_save copies the state and writes it in a thread.",
             """\
 # once: saver, saved = concurrent.futures.ThreadPoolExecutor(1), None
@@ -53,9 +53,9 @@ if step % 1000 == 0:  # was: step % 100
     saved = saver.submit(torch.save, state, "latest.pt")""",
         ),
         "jax": Fix(
-            "Save a tenth as often, and write in the background. Orbax's CheckpointManager"
-            " copies the state and writes it in a thread, unless enable_async_checkpointing is"
-            " off.",
+            "Save a tenth as often. A save can also be written in the background: Orbax's"
+            " CheckpointManager copies the state and writes it in a thread, unless"
+            " enable_async_checkpointing is off.",
             """\
 # once: saver, saved = concurrent.futures.ThreadPoolExecutor(1), None
 if step % 1000 == 0:  # was: step % 100

@@ -83,7 +83,7 @@ rule = Rule(
     fixes={
         "pytorch": Fix(
             "Cache keys and values in fixed-length buffers, one token per call. Compile that"
-            ' step. In transformers: generate(cache_implementation="static"), for many prompts'
+            ' step. In transformers: generate(cache_implementation="static"), with many prompts'
             " at once.",
             """\
 # once, for each layer; the same for values

@@ -36,7 +36,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from whyidle.monitor.core.amounts import MOST_SHOWN
+from whyidle.monitor.code.source import in_loop
+from whyidle.monitor.core.amounts import MOST_SHOWN, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Knows, Place
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.rules import Rule, Severity, Slice, Verdict, Window, both
@@ -73,10 +74,7 @@ def detect(window: Window) -> Verdict:
     who, of = "main thread", "the main thread's time"
     if window.serves:
         who, of = "at work", "the time at work"
-    takes, worst = f"takes {surely:.0%} of {of}", mine[0]
-    title = f"{worst.frames[0].function}() {takes}"
-    if is_aside(account, worst):
-        title = f"{WORDS[worst.phase].capitalize()} {takes}"
+    title = f"{_name(account, mine)} {surely:.0%} of {of}"
     sums: dict[HostClass, float] = {}
     for row in rows:
         sums[row.doing] = sums.get(row.doing, 0.0) + row.share
@@ -106,8 +104,11 @@ def detect(window: Window) -> Verdict:
         if some
     }
     named = {(place.file, place.line) for place in found.where}
+    # A step as a library makes it: that its Python takes a part is no code of the job's.
+    is_step = named <= _framework_lines(account) and not is_aside(account, mine[0])
     return replace(
         found,
+        severity=Severity.LOW if is_step else None,
         gain=gain,
         evidence=(*found.evidence, *Evidence.known(cores)),
         where=(*found.where, *_in_helpers(chain.from_iterable(helpers.values()))),
@@ -129,20 +130,63 @@ def _place(account: HostAccount, row: HostRow) -> CodeLine | None:
     return row.innermost
 
 
+def _name(account: HostAccount, mine: Sequence[HostRow]) -> str:
+    """Return what takes the time: a phase, a function, or lines of the one that has the loop."""
+    worst = mine[0]
+    if is_aside(account, worst):
+        return f"{WORDS[worst.phase].capitalize()} takes"
+    function = worst.frames[0].function
+    if (worst.frames[0].file, function) not in _of_the_loop(account):
+        return f"{function}() takes"
+    lines = {row.frames[0].line for row in mine}
+    if len(lines) == 1:
+        return f"Line {min(lines)} takes"
+    return f"Lines {min(lines)} to {max(lines)} take"
+
+
 def _of_one_place(account: HostAccount) -> list[HostRow]:
-    """Return the rows of the user's function, or of the phase, with most of such work."""
-    sums: dict[tuple[str, str, Phase], float] = {}
-    rows: dict[tuple[str, str, Phase], list[HostRow]] = {}
+    """Return the rows of the user's function, lines or phase, with most of such work."""
+    sums: dict[tuple[object, ...], float] = {}
+    rows: dict[tuple[object, ...], list[HostRow]] = {}
+    framework, loops = _framework_lines(account), _of_the_loop(account)
     for row in account.rows:
-        place = _place(account, row)
-        own = _is_own(account, row)
+        place, own = _place(account, row), _is_own(account, row)
         if place is None or not (own or row.doing is HostClass.UNCLEAR):
             continue
-        phase = row.phase if is_aside(account, row) else Phase.STEP
-        key = place.file, place.function, phase
+        aside = is_aside(account, row)
+        key: tuple[object, ...] = place.file, place.function, row.phase if aside else Phase.STEP
+        if not aside and (place.file, place.function) in loops:
+            # What stands before a line of the framework's, and what stands after it, are two.
+            before = sum(file == place.file and line < place.line for file, line in framework)
+            key = (*key, before)
         rows.setdefault(key, []).append(row)
         sums[key] = sums.get(key, 0.0) + (row.share if own else 0.0)
     return rows[max(sums, key=lambda key: sums[key])] if sums else []
+
+
+def _framework_lines(account: HostAccount) -> set[tuple[str, int]]:
+    """Return the lines at which the framework takes more than all else."""
+    shares: dict[tuple[str, int], float] = {}
+    for row in account.rows:
+        if row.innermost is not None:
+            at = row.innermost.file, row.innermost.line
+            sign = -1 if row.doing in HOST_WORK else row.doing is not HostClass.UNCLEAR
+            shares[at] = shares.get(at, 0.0) + sign * row.share
+    return {at for at, share in shares.items() if share > 0}
+
+
+def _of_the_loop(account: HostAccount) -> set[tuple[str, str]]:
+    """Return the functions with the loop: nearly all that the thread does is in one, below them."""
+    shares: dict[tuple[str, str], float] = {}
+    loops: set[tuple[str, str]] = set()
+    for row in account.rows:
+        for function in {(frame.file, frame.function) for frame in row.frames}:
+            shares[function] = shares.get(function, 0.0) + row.share
+        loops |= {
+            (each.file, each.function) for each in row.frames if in_loop(each.file, each.line)
+        }
+    whole = sum(row.share for row in account.rows if row.frames)
+    return {each for each in loops if shares[each] >= NEARLY_ALL * whole}
 
 
 def _awaited(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helper]]:

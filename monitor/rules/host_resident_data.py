@@ -104,7 +104,7 @@ def _of_gpu(window: Window, trace: Traced) -> Verdict:
     if number < OFTEN or exposed < BEYOND_CHANCE or not window.uses("jax"):
         return None
     measures = {
-        "copies a step": trace.measure(number, "1/step"),
+        "copies": trace.measure(number, "1/step"),
         "only copies run": trace.measure(exposed, "ratio"),
         "copied": trace.measure(sum(sizes) / trace.steps, "bytes/step") if sizes else None,
     }

@@ -93,7 +93,7 @@ def _unused(window: Window, there: int, used: int, trace: Traced | None) -> Foun
     if on_cpu and faster * SCALES_LEAST < 1:
         # More devices on the same cores may well be slower: the program is only not made for more.
         severity = Severity.INFO
-        title += ", using the cores of all"
+        title += "; they share the cores"
     elif compute is not None:
         # What comes back where that divides among all devices which each takes on a thread or
         # stream of its own, and nothing else does.

@@ -2,7 +2,8 @@
 
 ## What it sees
 The bytes that a step reads back, and the lines that do it. With PyTorch on a CPU, where nothing is
-copied, it is the time of the lines that take whole tensors (`.cpu()`, `.tolist()`). On a GPU it is
+copied, it is the time of the lines that take whole tensors (`.cpu()`, `.tolist()`); of a line
+that also computes them the gain is not sure. On a GPU it is
 the copies in the trace, and the time in which nothing else runs.
 
 ## Why it costs
@@ -24,9 +25,11 @@ D4 summary: never send large arrays to the host in each step. It holds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from whyidle.monitor.code.callees import computes_before_it_reads
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Found, Gain
@@ -90,15 +93,17 @@ def _of_tensors(window: Window) -> Verdict:
     if reads.value < OFTEN or share.value < BEYOND_CHANCE:
         return None
     error = step_samples(window.job).error(share.value)
+    # A line that first computes what it reads takes that time wherever it leaves the tensor.
+    mixed = _handled(window, computes_before_it_reads)
+    sure = share.value - error - (0.0 if mixed is None else mixed.value)
     evidence = (
         Evidence.of("reads a step", reads),
         Evidence.of("main thread on lines that take whole tensors", share),
     )
-    gain = Gain.between(NEARLY_ALL * (share.value - error), share.value + error)
+    gain = Gain.between(NEARLY_ALL * max(0.0, sure), share.value + error)
     found = _found(window, gain, evidence, Slice.IDLE_DISPATCH)
     # A few samples at the line by chance are no reason to act.
-    is_sure = share.value - error >= BEYOND_CHANCE
-    return found if is_sure else replace(found, severity=Severity.LOW)
+    return found if sure >= BEYOND_CHANCE else replace(found, severity=Severity.LOW)
 
 
 def _of_arrays(window: Window) -> Verdict:
@@ -130,7 +135,7 @@ def _of_arrays(window: Window) -> Verdict:
     return _found(window, gain, Evidence.known(evidence), part)
 
 
-def _handled(window: Window) -> Measure | None:
+def _handled(window: Window, only: Callable[[str, int], bool] | None = None) -> Measure | None:
     """Return the time of the lines that take whole arrays, waits for the device included."""
     places = [
         (read.file, read.line)
@@ -138,6 +143,7 @@ def _handled(window: Window) -> Measure | None:
         # It may bring a whole array; of a list its time says how long it is.
         if read.kind in WHOLE
         and (read.kind != "tolist" or not read.count or read.ns >= LEAST_LIST_NS * read.count)
+        and (only is None or only(read.file, read.line))
     ]
     found = share_of_lines(window.job, places, arrays=True)
     if found is None or window.computes("pytorch"):
@@ -163,7 +169,7 @@ rule = Rule(
     documents=("D4 summary",),
     fixes={
         "jax": Fix(
-            "Compute in the step what you need from the array, and return that.",
+            "Read it only when it is shown, or compute in the step what you need.",
             """\
 @jax.jit
 def step(params, x, y):

@@ -92,7 +92,7 @@ def _of_gpu(window: Window, trace: Traced) -> Found | None:
     return Found(
         gain,
         (
-            Evidence.of("copies a step", trace.measure(number, "1/step")),
+            Evidence.of("copies", trace.measure(number, "1/step")),
             Evidence.of("bytes of one", trace.measure(sum(sizes) / count, "bytes")),
             Evidence.of("only such copies run", trace.measure(exposed, "ratio")),
             Evidence.of("calls for them", trace.measure(in_calls, "ratio")),
@@ -129,7 +129,7 @@ def _of_jax(window: Window, number: Measure, each_s: float | None) -> Found | No
     handed = Evidence.of("main thread hands data over", window.job.sampled(share))
     return Found(
         gain,
-        (Evidence.of("copies a step", number), handed),
+        (Evidence.of("copies", number), handed),
         own(put),
         Slice.EXPOSED_COPY,
         confidence=Confidence.INFERRED,
@@ -147,7 +147,7 @@ def _without_samples(window: Window, number: Measure, saved: float) -> Found | N
     if gain.expected < Severity.LOW.least:
         return None
     evidence = (
-        Evidence.of("copies a step", number),
+        Evidence.of("copies", number),
         Evidence.of("in their calls", trace.measure(own_time, "ratio")),
     )
     return Found(gain, evidence, of_slice(window, Slice.EXPOSED_COPY), Slice.EXPOSED_COPY)

@@ -88,7 +88,11 @@ def detect(window: Window) -> Verdict:
     error = step_samples(job).error
     on_cpu = BACK[0] * (again - error(again)), BACK[1] * (within + error(within)) + BESIDE
     low, high = BACK_ON_GPU if on_gpu else on_cpu
-    thread = "the pass back's thread: computes layers" if on_gpu else "layers within a pass back"
+    thread = (
+        "the backward pass's thread: computes layers again"
+        if on_gpu
+        else "main thread: computes layers again, in the backward pass"
+    )
     return Found(
         gain=Gain.between(low, high),
         evidence=(

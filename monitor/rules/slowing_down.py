@@ -90,8 +90,8 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=gain,
         evidence=(
-            Evidence.of("a step in the beginning", measure(drift.early_s, unit)),
-            Evidence.of("a step in the end", measure(drift.late_s, unit)),
+            Evidence.of("a step took at first", measure(drift.early_s, unit)),
+            Evidence.of("a step takes now", measure(drift.late_s, unit)),
         ),
         where=where,
         severity=Severity.LOW if is_thin else None,

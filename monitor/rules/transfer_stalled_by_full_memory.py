@@ -72,8 +72,8 @@ def detect(window: Window) -> Verdict:
         gain=Gain.between(0.0, more),
         evidence=(
             Evidence.of("memory in use", measure(used, "ratio")),
-            Evidence.of("a step in the beginning", measure(drift.early_s, "s")),
-            Evidence.of("a step in the end", measure(drift.late_s, "s")),
+            Evidence.of("a step took at first", measure(drift.early_s, "s")),
+            Evidence.of("a step takes now", measure(drift.late_s, "s")),
             *memory.evidence(window),
         ),
         where=own(Place.at(line) for line in at),

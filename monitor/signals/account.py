@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from whyidle.monitor.code.callees import Calls, calls_of, reads_at
+from whyidle.monitor.code.callees import calls_of, reads_at
+from whyidle.monitor.code.scopes import Calls
 from whyidle.monitor.code.source import called, calls, imports, last
 from whyidle.monitor.code.spinning import spins_at
 from whyidle.monitor.code.trains import trains_at

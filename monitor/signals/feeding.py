@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from whyidle.monitor.code.callees import Calls, calls_of, reads_at
+from whyidle.monitor.code.callees import calls_of, reads_at
 from whyidle.monitor.code.flow import Flows, flows_at
+from whyidle.monitor.code.scopes import Calls
 from whyidle.monitor.code.source import calls, dotted, imports, last
 from whyidle.monitor.code.statements import Flow
 from whyidle.monitor.code.trains import trains_at

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from whyidle.monitor.code.callees import Calls, calls_of
+from whyidle.monitor.code.callees import calls_of
+from whyidle.monitor.code.scopes import Calls
 from whyidle.monitor.code.source import called, computes
 from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.libraries.frames import is_call, package_of, plays

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.monitor.code.callees import Calls, calls_of, reads_at
+from whyidle.monitor.code.callees import calls_of, computes_before_it_reads, reads_at
+from whyidle.monitor.code.scopes import Calls
 
 # Each line that has a comment is asked for, in several people's styles.
 STYLES = {
@@ -354,3 +355,24 @@ def test_lines_that_bring_a_value_to_the_host(tmp_path: Path) -> None:
     assert len(marked) == 18
     for number, line, reads in marked:
         assert reads_at(str(file), number) is reads, line
+
+
+@pytest.mark.parametrize(
+    ("line", "computes"),
+    [
+        ("probs = out.softmax(-1).cpu()", True),
+        ("word = torch.exp(out / 0.8).cpu().numpy()", True),
+        ("rows = (out @ table).tolist()", True),
+        ("best = float(out.max())", True),
+        ("kept.append(out.cpu().numpy())", False),
+        ("rows = out.detach().view(-1).tolist()", False),
+        ("mean = np.mean(out.cpu().numpy())", False),
+        ("worst = np.median(np.abs(out.detach().cpu().numpy() - kept), axis=1).max()", False),
+        ("parts = [part.cpu() for part in out]", False),
+        ("out = model(batch)", False),
+    ],
+)
+def test_what_is_made_on_the_line_that_reads_it(line: str, computes: bool, tmp_path: Path) -> None:
+    head = "import numpy as np\nimport torch\nkept, table = [], torch.eye(3)\n"
+    (tmp_path / "train.py").write_text(f"{head}out = torch.ones(3, 3)\n{line}\n")
+    assert computes_before_it_reads(str(tmp_path / "train.py"), 5) is computes

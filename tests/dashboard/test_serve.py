@@ -134,6 +134,26 @@ def test_behind_a_proxy_everything_stands_below_its_path(store: Path) -> None:
         assert ask(port, stream, websocket=True, hosts=(name,), **sent).status == 403
 
 
+def test_an_address_of_no_page_says_which_there_are(served: Served) -> None:
+    allowed = {"Cookie": cookie(served.port), "Accept": "text/html"}
+    found = ask(served.port, "/nosuch", **allowed)
+    assert found.status == 404
+    text = found.body.decode()
+    assert "No such page" in text
+    assert re.findall(r'href="(/[a-z]*)">', text)[:2] == ["/now", "/code"]
+    assert ask(served.port, "/timeline", **allowed).status == 200
+    # What Streamlit serves itself goes on to be served.
+    for path in ("/_stcore/health", "/favicon.png"):
+        assert ask(served.port, path, **allowed).status == 200, path
+    assert ask(served.port, "/nosuch").status == 401
+
+
+def test_the_mark_stands_in_the_tab(served: Served) -> None:
+    page = ask(served.port, "/", Cookie=cookie(served.port)).body.decode()
+    (icon,) = re.findall(r'<link rel="(?:shortcut )?icon"[^>]*>', page)
+    assert "data:image/svg+xml;base64," in icon
+
+
 def test_without_a_token_names_and_pages_are_looked_at_all_the_same(store: Path) -> None:
     with serving(store, "--no-token") as running:
         port = running.port

@@ -62,10 +62,18 @@ def order(seen: Window) -> Sequence[str]:
 @pytest.mark.parametrize(
     ("shares", "text", "share"),
     [
-        ({"idle_dispatch": 0.53}, "No known cause: 53% is host dispatch.", 0.53),
-        ({"idle_input": 0.52, "idle_gc": 0.1}, "No known cause: 52% is waiting for input.", 0.52),
-        ({"exposed_comm": 0.69}, "No known fix: 69% is communication.", 0.69),
-        ({"idle_unknown": 0.24}, "No known cause: 24% is idle, nothing recorded says", 0.24),
+        ({"idle_dispatch": 0.53}, "No known cause: 53% of the time is host dispatch.", 0.53),
+        (
+            {"idle_input": 0.52, "idle_gc": 0.1},
+            "No known cause: 52% of the time is waiting",
+            0.52,
+        ),
+        ({"exposed_comm": 0.69}, "No known fix: 69% of the time is communication.", 0.69),
+        (
+            {"idle_unknown": 0.24},
+            "No known cause: 24% of the time is idle, nothing",
+            0.24,
+        ),
         # No part is large, and yet not all of it computes.
         ({"idle_gc": 0.04, "idle_io": 0.04}, "Nothing stands out: compute takes 92%", None),
         # The healthy twin.
@@ -90,8 +98,8 @@ def test_a_finding_about_that_part_gives_its_title_its_line_and_its_fix(
     add(known, "sure", gains(0.08, 0.2))
     seen = spends(**{part: 0.52})
     said = verdict(seen)
-    assert said["what"] == "Fault waits, 52% of the time."
-    assert said["text"] == "Fault waits, 52% of the time, at train.py:40."
+    assert said["what"] == "Fault waits (about 29% of each step)."
+    assert said["text"] == "Fault waits (about 29% of each step), at train.py:40."
     assert said["share"] == pytest.approx(0.52, abs=1e-3)
     assert [(each["file"], each["line"]) for each in said["where"]] == [("/u/train.py", 40)]
     assert said["fix"] == {"text": "Do.", "code": "# An example, not your code:\ncode"}
@@ -102,7 +110,9 @@ def test_a_finding_that_explains_little_of_the_part_does_not_stand_for_it(
     known: dict[str, Rule],
 ) -> None:
     add(known, "small", gains(0.02, 0.1, Slice.IDLE_INPUT))
-    assert verdict(spends(idle_input=0.52))["text"].startswith("No known cause: 52% is waiting")
+    assert verdict(spends(idle_input=0.52))["text"].startswith(
+        "No known cause: 52% of the time is waiting"
+    )
     add(known, "hint", Found(None, EVIDENCE, slice=Slice.IDLE_INPUT, severity=Severity.INFO))
     assert verdict(spends(idle_input=0.52))["rule"] is None
 
@@ -112,7 +122,7 @@ def test_what_is_found_in_compute_is_said_where_it_gains_more_than_the_rest_lose
 ) -> None:
     add(known, "double", gains(0.3, 0.5, Slice.COMPUTE))
     said = verdict(spends(idle_dispatch=0.2))
-    assert said["text"] == "Fault double, about 41% of the time."
+    assert said["text"] == "Fault double (about 41% of each step)."
     assert said["rule"] == "double"
     # It may be the cause of that, too, unless that is more than twice what it is expected to gain.
     assert verdict(spends(idle_dispatch=0.6))["rule"] == "double"
@@ -137,7 +147,7 @@ def test_what_may_give_back_half_of_a_part_is_held_to_what_is_expected_of_it(
     add(known, "small", found)
     said = verdict(spends(**{part: 0.5}))
     assert said["rule"] is None
-    assert "50% is" in said["text"]
+    assert "50% of the time is" in said["text"]
     assert order(spends(**{part: 0.5})) == ["small"]
     # The healthy twin: where no part is large it has the word.
     assert verdict(spends(**{part: 0.04}))["rule"] == "small"
@@ -145,7 +155,9 @@ def test_what_may_give_back_half_of_a_part_is_held_to_what_is_expected_of_it(
 
 def test_what_is_not_loud_stands_below_the_largest_part(known: dict[str, Rule]) -> None:
     add(known, "slight", gains(0.02, 0.05, Slice.COMPUTE))
-    assert verdict(spends(idle_dispatch=0.06))["text"].startswith("No known cause: 6% is host")
+    assert verdict(spends(idle_dispatch=0.06))["text"].startswith(
+        "No known cause: 6% of the time is host"
+    )
     assert verdict(spends(idle_dispatch=0.02))["rule"] == "slight"
 
 
@@ -193,7 +205,7 @@ def test_the_line_that_computes_most_stands_beside_what_is_idle(
     lines: list[tuple[str, int, float]], at: str
 ) -> None:
     said = verdict(spread(0.12, *lines))
-    assert said["text"].startswith("No known cause: 12% is host dispatch")
+    assert said["text"].startswith("No known cause: 12% of the time is host dispatch")
     assert f"% is compute, mostly at {at}." in said["text"]
     file, _, line = at.rpartition(":")
     assert said["where"][-1]["file"].endswith(file)
@@ -232,4 +244,6 @@ def test_what_is_loud_says_why_where_nothing_else_does(known: dict[str, Rule]) -
     assert (said["text"], said["share"], said["rule"]) == ("Fault others.", None, "others")
     # The healthy twin: what is not loud does not.
     add(known, "others", Found(None, EVIDENCE, severity=Severity.LOW))
-    assert verdict(spends(idle_unknown=0.24))["text"].startswith("No known cause: 24% is idle")
+    assert verdict(spends(idle_unknown=0.24))["text"].startswith(
+        "No known cause: 24% of the time is idle"
+    )

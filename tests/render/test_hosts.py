@@ -323,11 +323,11 @@ def test_a_verdict_says_its_place_once_and_steers_no_terminal() -> None:
     answer = answer_at("/jobs/train.py")
     where = [*answer.findings[0].where]
     waits = VerdictJson(
-        text="No known cause: 53% is waiting, at train.py:12.",
-        what="No known cause: 53% is waiting.", share=0.53, where=where,
+        text="No known cause: 53% of the time is waiting, at train.py:12.",
+        what="No known cause: 53% of the time is waiting.", share=0.53, where=where,
     )  # fmt: skip
     told = said(replace(snapshot(), verdict=waits))["verdict"]
-    assert told == "No known cause: 53% is waiting, at train.py:12."
+    assert told == "No known cause: 53% of the time is waiting, at train.py:12."
     live = [x.plain for x in advice.lines(advice.of(replace(snapshot(), verdict=waits)), 80)]
     assert sum("train.py:12" in line for line in live) == 1
     hostile = structs.replace(waits, text=f"No known cause{HOSTILE}")

@@ -207,7 +207,7 @@ def test_a_heading_without_its_lines_is_left_out() -> None:
 
 def test_keys_open_pages_scroll_them_and_hold_the_screen() -> None:
     view = view_of(1, 80, 24)
-    assert "PyTorch:" in shown(view, "d")
+    assert "waiting for input" in shown(view, "d")
     before = shown(view)
     view._press(keyboard.DOWN)
     assert shown(view) != before

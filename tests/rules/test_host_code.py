@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,8 @@ def test_the_users_own_code_is_named_in_any_style(style: str, tmp_path: Path) ->
     assert finding.title is not None
     # What is written to a file is called logging, whoever does it.
     says = "Logging" if "log.write" in source else f"{function}()"
+    # Where all of it is in a function with a loop, that says no more than the program's name.
+    says = f"Line {line}" if "for reward" in source else says
     assert finding.title.startswith(f"{says} takes 30% of the main thread's time")
 
 
@@ -265,6 +268,59 @@ def step(model, x):
     assert gain.high > 0.9
 
 
+SITE = "/x/site-packages"
+STEPS = {
+    "Pyro": (f"{SITE}/pyro/poutine/runtime.py", f"{SITE}/torch/autograd/graph.py"),
+    "skorch": (f"{SITE}/skorch/net.py", f"{SITE}/torch/nn/modules/linear.py"),
+    "DeepXDE": (f"{SITE}/deepxde/model.py", f"{SITE}/jax/_src/pjit.py"),
+}
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Callable[[int], CodeLine]:
+    """Return lines of a function that is nothing but a loop."""
+    file = tmp_path / "train.py"
+    file.write_text("def main():\n    while True:\n" + "        work()\n" * 12)
+    return lambda number: CodeLine(str(file), number, "main")
+
+
+@pytest.mark.parametrize("style", STEPS)
+def test_the_step_of_a_library_is_no_code_of_the_jobs(
+    style: str, loop: Callable[[int], CodeLine]
+) -> None:
+    library, framework = (CodeLine(file, 9, "f") for file in STEPS[style])
+    both = stacks((library, (loop(5),), 300), (framework, (loop(5),), 700))
+    here = window(stacks=both, facts={"torch": {"backend": "cpu"}}, inside=True)
+    assert found(NAME, here).severity is Severity.LOW
+    # What is called at another line of the loop than the step is the job's.
+    both = stacks((library, (loop(6),), 300), (framework, (loop(5),), 700))
+    here = window(stacks=both, facts={"torch": {"backend": "cpu"}}, inside=True)
+    assert found(NAME, here).title == "Line 6 takes 30% of the main thread's time"
+
+
+def test_lines_of_the_loop_are_parts_between_its_steps(loop: Callable[[int], CodeLine]) -> None:
+    library = CodeLine(f"{SITE}/nobody/metrics.py", 1, "f")
+    work = [(library, (loop(n),), some) for n, some in ((4, 80), (5, 70), (9, 60), (12, 90))]
+    steps = [(CodeLine(f"{SITE}/torch/a.py", 1, "f"), (loop(n),), 350) for n in (7, 11)]
+    here = window(stacks=stacks(*work, *steps), facts={"torch": {"backend": "cpu"}}, inside=True)
+    finding = found(NAME, here)
+    assert finding.title == "Lines 4 to 5 take 15% of the main thread's time"
+    assert {place.line for place in finding.where} == {4, 5}
+
+
+def test_a_callback_that_takes_nearly_all_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("def callback():\n    plot()\n    draw()\n")
+    library = CodeLine(f"{SITE}/nobody/figure.py", 1, "f")
+    lines = [CodeLine(str(file), number, "callback") for number in (2, 3)]
+    here = window(
+        stacks=stacks(*((library, (line,), 500) for line in lines)),
+        facts={"torch": {"backend": "cpu"}},
+        inside=True,
+    )
+    assert found(NAME, here).title == "callback() takes 100% of the main thread's time"
+
+
 def test_it_stands_behind_a_rule_that_knows_the_line(tmp_path: Path) -> None:
     source = """
 import gc
@@ -273,10 +329,10 @@ for step in range(9):
 """
     file = tmp_path / "train.py"
     file.write_text(source)
-    line = SourceLine(str(file), 4, "<module>", 0.4)
+    line, step = SourceLine(str(file), 4, "<module>", 0.4), CodeLine(str(file), 5, "<module>")
     job = window(
         stacks=stacks(
-            (line, (), 400), (CodeLine("/x/site-packages/torch/a.py", 1, "f"), (line,), 600)
+            (line, (), 400), (CodeLine("/x/site-packages/torch/a.py", 1, "f"), (step,), 600)
         ),
         means={m.JOB_GC_PAUSE: 0.4, m.PROCESS_GC_COLLECTIONS: 20.0},
         facts={"torch": {"backend": "cpu"}},

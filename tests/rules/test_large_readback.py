@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +117,33 @@ def test_a_few_samples_of_the_line_are_no_reason_to_act() -> None:
     few, many = found(NAME, at_the_line(0.06)), found(NAME, at_the_line(0.2))
     assert few.severity is Severity.LOW
     assert many.severity is None
+
+
+@pytest.mark.parametrize(
+    ("line", "is_sure"),
+    [
+        ("    kept.append(out.detach().cpu())", True),
+        ("    probs = out.softmax(-1).cpu()", False),
+        ("    probs = torch.exp(out / 0.8).cpu().numpy()", False),
+        ("    rows = (out @ table).tolist()", False),
+    ],
+)
+def test_what_a_line_computes_is_not_what_it_reads(
+    line: str, is_sure: bool, tmp_path: Path
+) -> None:
+    """What softmax takes stays, wherever its result goes."""
+    file = tmp_path / "train.py"
+    file.write_text("import torch\nfor out in batches:\n" + line)
+    lines = tuple(
+        replace(each, file=str(file), line=number) for each, number in ((LINE, 3), (STEP, 2))
+    )
+    reads = tuple(replace(each, file=str(file), line=3) for each in read("cpu"))
+    means = {m.PROCESS_SYNCS: 10.0, m.JOB_STEPS: 10.0}
+    here = window(means=means, facts=TORCH, reads=reads, lines=lines, leaves=lines, looks=MANY)
+    finding = found(NAME, here)
+    assert finding.gain is not None
+    assert (finding.gain.low > 0) is is_sure
+    assert finding.severity is (None if is_sure else Severity.LOW)
 
 
 def test_chance_alone_does_not_make_an_array_large() -> None:

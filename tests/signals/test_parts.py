@@ -141,7 +141,7 @@ def test_a_worker_that_waits_is_idle_and_no_line_of_the_users_is_to_blame(tmp_pa
     assert window.shares[Slice.IDLE_OTHER_PROCESS] == pytest.approx(0.6, abs=0.02)
     answer = said(window)
     assert answer.findings == []
-    assert "60% is waiting for another process" in answer.verdict.text
+    assert "60% of the time is waiting for another process" in answer.verdict.text
 
 
 def test_the_others_are_no_loaders_and_their_spinning_is_no_work(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ TEXT_LENGTH, TEXT_STATE = 16, 32
 # Bits of a text's state: how wide its characters are, behind what they follow, and all are ASCII.
 TEXT_KIND, TEXT_COMPACT, TEXT_ASCII = 2, 5, 6
 TYPE_NAME = 24
-# The first word of an iterator over a list, of an enumeration and of a number is where it is.
+# The first word of an iterator over a list, an array, an enumeration or a number is where it is.
 RANGE, GENERATOR, ZIP, NUMBER = "PyRangeIter_Type", "PyGen_Type", "PyZip_Type", "PyLong_Type"
-INDEXED = ("PyEnum_Type", "PyListIter_Type", "PyTupleIter_Type")
+INDEXED = ("PyEnum_Type", "PyListIter_Type", "PyTupleIter_Type", "PySeqIter_Type")
 COUNTS = (RANGE, GENERATOR, ZIP, NUMBER, *INDEXED)
+# Types that Python does not export are known by their name; and which word of theirs counts.
+NAMED = {b"itertools.count": 0, b"itertools.islice": 1}
 # Nothing that is read of a thread lies behind it.
 THREAD_BYTES = 320
 # Its conditions are what a thread waits at for the interpreter's lock.

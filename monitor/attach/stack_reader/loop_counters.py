@@ -27,6 +27,9 @@ MOST_OBJECTS: Final = 5_000
 # Generators that feed each other, and iterators in a zip.
 DEEPEST: Final = 4
 MOST_TOGETHER: Final = 8
+# Types that are asked for their name, and what is read of one.
+MOST_TYPES: Final = 1_000
+LONGEST_NAME: Final = 1 + max(map(len, parts.NAMED))
 # An iterator is used by a loop and little else.
 MOST_USERS: Final = 1000
 _COUNTED: Final = (1 << 63) - 1
@@ -69,6 +72,8 @@ class LoopCounters:
         # Objects that may still be looked at.
         self._left = 0
         self._kinds = {address: name for name, address in opened.counts.items()}
+        # Of types that are not exported: which word counts; ``None``: none of them does.
+        self._named: dict[int, int | None] = {}
 
     def read(
         self, snapshot: Snapshot, frames: Sequence[tuple[Frame, Place]]
@@ -134,8 +139,12 @@ class LoopCounters:
                 value = _number(self._layout, words)
                 yield from () if value is None else (((), False, value),)
             # What frees an object writes over its first word.
-            elif name is not None and 0 < users & _COUNTED < MOST_USERS:
+            elif not 0 < users & _COUNTED < MOST_USERS:
+                return
+            elif name is not None:
                 yield from self._of_iterator(snapshot, name, address, words, deep + 1)
+            elif (word := self._by_name(snapshot, kind)) is not None:
+                yield (), True, words[word]
         except Torn:
             return
 
@@ -150,6 +159,14 @@ class LoopCounters:
             yield (), True, -words[left // 8 - 2]
         else:
             yield (), True, words[0]
+
+    def _by_name(self, snapshot: Snapshot, kind: int) -> int | None:
+        """Return which word of an object of a type counts; a type is asked for its name once."""
+        if kind not in self._named and len(self._named) < MOST_TYPES:
+            self._named[kind] = None
+            name = snapshot.part(snapshot.word(kind + parts.TYPE_NAME), LONGEST_NAME)
+            self._named[kind] = parts.NAMED.get(name.partition(b"\0")[0])
+        return self._named.get(kind)
 
     def _of_generator(self, snapshot: Snapshot, address: int, deep: int) -> Iterator[_Found]:
         layout = self._layout

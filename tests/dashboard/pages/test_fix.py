@@ -44,7 +44,7 @@ def test_a_finding_has_its_gain_its_evidence_its_code_and_its_fix(store: Path) -
     # Their own statement with the change in it; how many workers, the cores say.
     assert "+    loader = DataLoader(Stored(), BATCH, shuffle=True, num_workers=" in said
     assert "An example, not your code" not in said
-    assert "GPU memory and performance in Flux.jl" in said
+    assert "90% GPU utilization with PyTorch and TensorFlow" in said
 
 
 def test_it_says_how_a_change_is_measured_and_where_that_was_done(store: Path) -> None:

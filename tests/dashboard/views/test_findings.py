@@ -56,7 +56,7 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
         said += [each.title, *each.documents, *each.also_seen]
         words = finding_text.of(each)
         said += [f"{e.name}: {e.value} ({e.aged})" for e in words.evidence]
-        said += [f"{r.framework}: {r.text}" for r in words.remedies]
+        said += [remedy.words for remedy in words.remedies]
         said += [place.words for place in page.places[each.rule]]
         said += [gain] if (gain := words.gain) else []
     assert [text for text in said if flat(text) not in terminal] == []

@@ -125,7 +125,7 @@ def test_the_programs_of_the_demos_are_found_wherever_they_were_recorded() -> No
     assert code.caveats == ()
     assert any("def __getitem__" in line for line in code.lines)
     after = shown(there.replace("before", "after"), 41, "train", run(started_ms=1_000))
-    assert any("num_workers=2" in line for line in after.lines)
+    assert any("num_workers=8" in line for line in after.lines)
     assert isinstance(around("/x/demo_workloads/../../../etc/x.py", 1), str)
 
 

@@ -68,6 +68,39 @@ class Trainer:
 print("ready", flush=True)
 Trainer().fit()
 """,
+    "numbered by itertools, in the module": """
+import itertools
+class Kept:
+    pass
+kept = Kept()
+print("ready", flush=True)
+for kept.number in itertools.count(1):
+    step()
+""",
+    "so many of what never ends": """
+import itertools
+def fit(epochs):
+    for epoch in range(epochs):
+        for _ in itertools.islice(iter(int, 1), 400):
+            step()
+print("ready", flush=True)
+fit(1000)
+""",
+    "an array's rows": """
+class Rows:
+    def __len__(self):
+        return 400
+    def __getitem__(self, row):
+        if row == 400:
+            raise IndexError
+        return row
+def fit():
+    for epoch in range(1000):
+        for row in Rows():
+            step()
+print("ready", flush=True)
+fit()
+""",
     "two things at once": """
 def fit(xs, ys):
     for epoch in range(1000):
