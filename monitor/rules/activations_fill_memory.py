@@ -1,8 +1,8 @@
 """Activations fill the memory and keep the batch small.
 
 ## What it sees
-The peak of the framework's allocator nears its limit, and little of it is training state. Silent
-with more than 64 samples in a batch, or if layers are already recomputed.
+The peak of the framework's allocator nears its limit, and little of it is training state. The rule
+is silent with more than 64 samples in a batch, or if layers are already recomputed.
 
 ## Why it costs
 Each layer keeps its results until the backward pass. With few samples kernels are small, and the
@@ -10,11 +10,11 @@ GPU waits for the host.
 
 ## How to fix
 Recomputing costs about a third more work, and allows 1.3 to 2 times the batch (D4): undo it if
-steps get no better. bfloat16 activations take half.
+samples a second do not increase. bfloat16 activations take half.
 
 ## When it is wrong
-A GPU that is always busy gains nothing. A peak before the first step, such as a batch-size search,
-counts too. The saving is not measured, so no gain is given.
+A busy GPU gains nothing. A peak before the first step, such as a batch-size search, counts too. The
+saving is not measured, so no gain is given.
 
 ## Documents
 D4 §4 (remat, for a larger batch).

@@ -6,20 +6,22 @@ On a CPU: the job's CPU time in page faults, or lines that make new arrays; page
 driver to allocate or free, in a trace, or samples at `torch.cuda.empty_cache()`.
 
 ## Why it costs
-glibc returns large buffers to the system, and the kernel clears and maps each page again: longer
-than the arithmetic on it. On a GPU, freeing waits until all work is done.
+glibc returns large buffers to the system, and the kernel clears each page again: longer than the
+arithmetic on it. On a GPU, freeing waits until all work is done.
 
 ## How to fix
 If your lines make the array, write into it: `out=`, `zero_()`, `copy_()`; in Julia `mul!`,
 `copyto!`, `.=` and `@views`. If the framework makes it, let glibc keep freed memory:
 `MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296 python train.py`. This
-removed all of that time in PyTorch and NumPy, and 90% in most XLA programs. Memory use grows, up to
-three times in small XLA programs. jemalloc did not help.
+removed all of that time in PyTorch and NumPy, and 90% or more in most XLA programs. The job then
+holds more memory, up to three times in small XLA programs. jemalloc did not help. On a GPU leave
+the caching allocator on (`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging), keep shapes the same,
+and never call `torch.cuda.empty_cache()` in the loop.
 
 ## When it is wrong
-Page costs differ between machines, hence the wide range. With the settings four programs made 1.3
-to 2.1 times as many steps, one with few new pages fewer: keep them only if steps get faster. Pages
-of files mapped in each step count too, and stay. A recording of the first steps means nothing.
+The cost of a page depends on the machine, so the range is wide. With the settings four programs
+made 1.3 to 2.1 times as many steps, another one fewer: keep them only if steps get faster. Pages of
+files mapped in each step count too, and stay. A recording of the first steps means nothing.
 
 ## Documents
 D2 §3 (preallocated buffers). Its code for Julia was run on a CPU; with CUDA.jl it was not run here.

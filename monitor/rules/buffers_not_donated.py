@@ -1,7 +1,7 @@
 """The training state is in memory twice: a step keeps the old one while it makes the new one.
 
 ## What it sees
-A compiled program with results as large as its arguments, none of whose memory it reuses, and a
+A compiled program whose results are as large as its arguments and reuse none of their memory, and a
 line like `state = step(state, batch)`. `q = f(p)` is no fault.
 
 ## Why it costs
@@ -9,11 +9,11 @@ The program needs as much memory again for its results; that memory would allow 
 large array is copied to change a part of it, the copy takes nearly all of the time.
 
 ## How to fix
-Pass `donate_argnums` to `jax.jit`, and do not read the old name after the call.
+Do not read the old name after the call.
 
 ## When it is wrong
-A state that is read after the call cannot be donated: for a comparison, an average of parameters,
-or a way back from a loss that is not finite. With plenty of memory little changes.
+A state that is read after the call cannot be donated, as for an average of parameters or a way back
+from a loss that is not finite. With plenty of memory little changes.
 
 ## Documents
 D4 §1 (jit with donate_argnums).

@@ -2,23 +2,22 @@
 
 ## What it sees
 Samples of the main thread in code that saves (`torch.save`, orbax, Keras, `np.savez`, `pickle.dump`
-and others), or a phase that the job marks with `whyidle.monitor.phase` or our callbacks. A job that
-does not save while it is watched is not judged.
+and others), or marked with `whyidle.monitor.phase` or our callbacks. A job that does not save while
+it is watched is not judged.
 
 ## Why it costs
-The thread that launches steps copies, packs and writes. With several ranks, all wait for the
-slowest disk.
+The thread that launches steps copies and writes. With several ranks, all wait for the slowest disk.
 
 ## How to fix
-A crash costs half of the time between two saves. orbax `AsyncCheckpointer` also writes in the
-background. If writing is quick, only saving less often helps.
+A crash costs half of the time between two saves. Orbax's `AsyncCheckpointer` also writes in the
+background.
 
 ## When it is wrong
 One save in a window may be due once a day: the range begins at zero, and the severity is low. If
-saves already run in the background, only saving less often helps.
+writing is quick, or already in the background, only saving less often helps.
 
 ## Documents
-Beyond the documents: they save nothing.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -6,18 +6,16 @@ the pace of a group of GPUs. The worst GPU is shown.
 
 ## Why it costs
 Kernels that compute take longer; those that wait for memory hardly do. Heat and the power brake
-halve the clock or worse. The slowest GPU sets the pace of all.
+halve the clock or worse (NVML's documentation). The slowest GPU sets the pace of all.
 
 ## How to fix
-Heat: check air flow, dust, fans, rack and room temperature. Power brake: check power supply and
-cables. Power cap: raise it if the machine allows it.
+Heat: check air flow, dust, fans, and room temperature. Power brake: check power supply and cables.
 
 ## When it is wrong
 A fully loaded GPU at its power cap works as designed: that is information.
 
 ## Documents
-None of the five mentions it: beyond the documents. NVML: the hardware slowdown divides the clock by
-two or more.
+Beyond the five documents.
 """
 
 from __future__ import annotations

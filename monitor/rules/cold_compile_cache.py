@@ -9,15 +9,15 @@ The next start, after a crash or in a parameter search, waits as long again. Lat
 affected.
 
 ## How to fix
-Set `jax_compilation_cache_dir`, or JAX_COMPILATION_CACHE_DIR, to a folder that stays. It keeps
-programs that compile for longer than a second.
+The variable JAX_COMPILATION_CACHE_DIR does the same. JAX keeps programs that compile for longer
+than a second.
 
 ## When it is wrong
 The first start fills the cache. A job that changes shapes or code at each start gains little, one
 that runs for weeks nothing.
 
 ## Documents
-Beyond the documents. D4's summary measures after the warm-up: this is the time before it.
+Beyond the five documents. D4's summary measures after the warm-up: this is the time before it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A setting takes time that another one would not.
 
 ## What it sees
-Switches and variables of the job: deterministic algorithms, JAX optimizations off,
+Switches and variables: deterministic algorithms, JAX optimizations off,
 `XLA_PYTHON_CLIENT_ALLOCATOR=platform`, preallocation off, `NCCL_P2P_DISABLE`, `NCCL_SHM_DISABLE`,
 `NCCL_IB_DISABLE`, TF32 or `torch.compile` off, flags of XLA. Their cost is not measured, so no gain
 is given.
@@ -17,7 +17,7 @@ Unset the variable before the job starts. `monitor compare` shows whether a diff
 Repeatable results, broken links or a shared GPU may need the setting: then it is only information.
 
 ## Documents
-Beyond the documents. D2 §3 keeps memory, as the allocators do.
+Beyond the five documents. D2 §3 keeps memory, as the allocators do.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ model and data are moved.
 An older driver needs `jax[cuda12]`. PyTorch needs a build with CUDA, a container `--gpus all`.
 
 ## When it is wrong
-Some work belongs on the CPU: preparing data, a small model, a GPU in use by others. No gain is
-given: the speed on the GPU is not known.
+Preparing data or a small model may belong on the CPU. The speed on the GPU is not known, so no gain
+is given.
 
 ## Documents
-D1 核心机制 and 性能验证 (`jax.devices()`, nvidia-smi). Its `PositionalSharding` is gone, and JAX uses a GPU
-by default: no need to move arrays by hand.
+D1 核心机制 and 性能验证 (`jax.devices()`, nvidia-smi). Its `PositionalSharding` is gone. JAX uses a
+GPU by default: no need to move arrays by hand.
 """
 
 from __future__ import annotations

@@ -2,24 +2,24 @@
 
 ## What it sees
 The time in which the main thread waits for a core, or the container's limit stops the job. Its own
-threads are blamed only if at least 1.5 for each core want one, and a setting would reduce them.
+threads are blamed only if at least 1.5 of them want each core.
 
 ## Why it costs
 The main thread launches the device's work. A container over its limit stops for the rest of each
 tenth of a second, all threads at once.
 
 ## How to fix
-Leave a core for the main thread next to the loader workers, and divide the cores among processes:
+Leave a core for the main thread, and divide the others among workers and processes:
 `torch.set_num_threads`, OMP_NUM_THREADS, MKL_NUM_THREADS. Libraries count the cores of the machine,
 not of the container. NumPy adds its own threads to PyTorch's: OPENBLAS_NUM_THREADS=1. If other
 programs take the cores, move a job.
 
 ## When it is wrong
-A main thread ahead of a busy device loses nothing, nor does one that would sleep anyway. Cores
-taken by other programs are reported without a gain. A CPU mask is `few_cpus_allowed`.
+A main thread ahead of a busy device loses nothing, nor does one that would sleep anyway. Other
+programs are reported without a gain. A CPU mask is `few_cpus_allowed`.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ cuDNN times every algorithm for each new input shape. In PyTorch issue 2759 a fo
 0.02 to 2.3 s.
 
 ## How to fix
-`drop_last=True` drops the smaller batch.
+`drop_last=True` avoids the smaller last batch.
 
 ## When it is wrong
 The first steps try algorithms in every job: a trace of them says nothing about later ones.
 
 ## Documents
-Beyond the documents. It was not tried on a GPU.
+Beyond the five documents. It was not tried on a GPU.
 """
 
 from __future__ import annotations

@@ -4,13 +4,12 @@
 `DataParallel` on the stack or in a trace, with several GPUs in use.
 
 ## Why it costs
-In each step the first GPU sends the whole model to the others, splits the batch, gathers results
-and gradients, and computes the loss, while the others wait. Threads of one Python process drive all
-GPUs in turns.
+In each step the first GPU sends out the model, gathers results and gradients, and computes the
+loss, while the others wait. Threads of one Python process drive all GPUs in turns.
 
 ## How to fix
-Each process then reads its own part of the data, and gradients are added up during the backward
-pass. Divide the loader's batch size by the number of GPUs.
+Each process then reads its own part of the data. Divide the loader's batch size by the number of
+GPUs.
 
 ## When it is wrong
 A notebook cannot start several processes easily. With a large batch and a small model the copies

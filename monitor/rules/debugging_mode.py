@@ -22,7 +22,7 @@ jax.disable_jit()` are not seen. A variable that the job sets in a file may be s
 matter.
 
 ## Documents
-Beyond the documents: they assume jobs that are not being debugged.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ accept no sparse ones. Rows that a batch does not use stop moving: training diff
 On a GPU nothing is reported.
 
 ## Documents
-Beyond the documents, which do not mention embeddings.
+Beyond the five documents.
 """
 
 from __future__ import annotations

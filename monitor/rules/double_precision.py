@@ -6,7 +6,7 @@ arrays), are float64 or complex128. A trace narrows the range.
 
 ## Why it costs
 A CPU needs up to twice the time. A data-center GPU has half as many units for float64, smaller
-cards a 32nd or 64th; tensor cores are slow at it or cannot do it.
+cards a 32nd or 64th; tensor cores are slow at it, or do not support it.
 
 ## How to fix
 NumPy makes float64, `torch.from_numpy` keeps it, and one such array turns all that is added to it
@@ -18,7 +18,7 @@ digits. If the program factors matrices, the finding is low. JAX programs withou
 and return float32 are not seen.
 
 ## Documents
-Beyond the documents: D4 and D5 advise less than float32, and do not mention float64.
+Beyond the five documents: D4 and D5 advise less than float32.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ## What it sees
 On a GPU: the time in a trace in which no kernel is launched yet, with no CUDA graphs. On a CPU:
-many operators for the step's time.
+many operators for the step's time, unless a trace shows large products.
 
 ## Why it costs
 Each operator costs some 10 us of Python, dispatcher and autograd. A kernel of 5 us ends long before

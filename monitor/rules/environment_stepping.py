@@ -1,8 +1,8 @@
 """The environments of reinforcement learning are stepped in Python, one after the other.
 
 ## What it sees
-Samples of the main thread in the `step` of an environment: Gymnasium, similar packages, or your own
-classes; also the policy on one observation.
+Samples of the main thread in the `step` of environments (Gymnasium and the like, or your classes),
+or in a policy on one observation.
 
 ## Why it costs
 An environment step takes microseconds to milliseconds of Python, and the device computes one row,
@@ -18,7 +18,7 @@ microseconds are faster as arrays. More environments mean shorter rollouts, whic
 training. Environments of an evaluation are counted too.
 
 ## Documents
-Beyond the documents: they learn from existing data.
+Beyond the five documents.
 """
 
 from __future__ import annotations

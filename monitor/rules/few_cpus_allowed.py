@@ -6,7 +6,7 @@ machine has idle ones.
 
 ## Why it costs
 A mask (`taskset`, `numactl`, a cpuset, Slurm, OpenMP, the program) holds for every later thread and
-loader worker. Eight workers on one core load no faster than one.
+loader worker.
 
 ## How to fix
 Slurm gives a task one core unless `--cpus-per-task` says more, and `srun` needs the option again.
@@ -14,11 +14,11 @@ Slurm gives a task one core unless `--cpus-per-task` says more, and `srun` needs
 counts the cores of the mask, `os.cpu_count()` does not.
 
 ## When it is wrong
-Idle cores may be reserved for others. The upper end of the gain assumes that the work divides among
-all waiting threads. If no thread waits, no gain is given: the job may need no more.
+Idle cores may be reserved for others. The upper end of the gain assumes work for all waiting
+threads. If no thread waits, no gain is given: the job may need no more.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ with about three times the work. In any framework: a line that calls the model f
 nothing learns from, next to one that trains it.
 
 ## Why it costs
-The backward pass computes the forward pass itself. A separate loss or accuracy repeats it: a
-quarter of the step's work.
+A separate loss or accuracy repeats the forward pass: a quarter of the step's work.
 
 ## How to fix
 Use `jax.value_and_grad` with `has_aux=True` instead of `jax.grad`.

@@ -9,7 +9,7 @@ Without a piece large enough, PyTorch waits for the device, empties its cache an
 again. In the end the allocation fails, with gigabytes free.
 
 ## How to fix
-Growing segments keep free memory in one piece. Sizes that change with each batch break it up.
+Growing segments keep free memory in one piece; changing sizes break it up.
 
 ## When it is wrong
 Memory free in the middle of a step is no fault. Allocations that failed before the recording are

@@ -9,7 +9,7 @@ A jitted function runs in Python once: its draw becomes a constant, the same noi
 in each step. Nothing fails, but the training is not the intended one.
 
 ## How to fix
-Pass the key as an argument, a new one for each step.
+Pass a new key for each step as an argument.
 
 ## When it is wrong
 A constant may be intended: draw it outside and pass it in. The line may not be reached. Lambdas are

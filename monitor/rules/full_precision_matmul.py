@@ -2,12 +2,12 @@
 
 ## What it sees
 In a trace of a GPU with bfloat16 tensor cores (Ampere, MI200 and later): the kernel time of
-products and convolutions in float32 or TF32. In TensorFlow without a trace: product types and
+products and convolutions in float32 or TF32. In TensorFlow without a trace: types of products and
 Keras' policy, without a gain.
 
 ## Why it costs
 bfloat16 is 16 times as fast as float32 on a data-center GPU, 4 times on smaller cards, twice on
-gaming cards, and twice as fast as TF32. Half the bytes speed up other kernels too.
+gaming cards, and twice as fast as TF32.
 
 ## How to fix
 bfloat16 has the range of float32, so the loss needs no scaling. In Flax set `dtype` of the layers.

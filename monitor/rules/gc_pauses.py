@@ -5,9 +5,8 @@ The time that Python spends in its cyclic garbage collector, measured in the job
 that its own collector counts.
 
 ## Why it costs
-A full collection visits every object: 171,000 after `import torch`, 95,000 after `import jax`
-(PyTorch 2.13, JAX 0.10, Python 3.11), and millions with lists of samples. No Python code runs
-meanwhile.
+A full collection visits every object: some 100,000 after the imports, and millions with lists of
+samples. No Python code runs meanwhile.
 
 ## How to fix
 Tensors and arrays are freed without `gc.collect()`. With several ranks, call `gc.disable()`, and

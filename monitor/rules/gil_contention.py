@@ -5,18 +5,18 @@ Samples in which the main thread waits for Python's lock (the GIL), and the line
 holds it. Threads that load data are `input_starved`.
 
 ## Why it costs
-A thread waits up to 5 ms for the lock, and again after each call that released it, as most of
-PyTorch's and JAX's do: half a second in a step of a hundred calls.
+A thread waits up to 5 ms for the lock, again after each call that released it, as most of PyTorch's
+and JAX's do. The device gets its work later.
 
 ## How to fix
-Code that releases the lock also helps (NumPy on large arrays, a tokenizer in Rust), as does doing
-the work less often. `sys.setswitchinterval` shortens each wait, not their number.
+Code that releases the lock also helps (NumPy on large arrays, a tokenizer in Rust), as does less of
+this work. `sys.setswitchinterval` shortens each wait, not their number.
 
 ## When it is wrong
 If a step needs the result of the other thread anyway, moving the work gains nothing.
 
 ## Documents
-Beyond the documents: they describe loaders with processes.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ The XID errors that the driver reports while the job is watched, with meaning an
 a GPU that the driver no longer reaches.
 
 ## Why it costs
-An error may end the process, leave a GPU dead until a reset, or announce worn memory. A job that
-goes on may hang in its next collective, or compute with damaged numbers.
+A job that goes on may hang in its next collective, or compute with damaged numbers.
 
 ## How to fix
 XID 13 and 31 are errors of the program: use compute-sanitizer. Memory errors (48, 63, 64, 94, 95)
@@ -18,8 +17,7 @@ Errors caused by other programs are reported too. XIDs 43 and 45 follow another 
 process.
 
 ## Documents
-None of the five mentions it: beyond the documents. The meanings are those of NVIDIA's XID
-catalogue.
+Beyond the five documents. The meanings are those of NVIDIA's XID catalogue.
 """
 
 from __future__ import annotations

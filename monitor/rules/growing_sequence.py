@@ -6,8 +6,8 @@ values; or transformers' `generate` without a fixed-length cache. The idle time 
 trace.
 
 ## Why it costs
-Without a cache the model computes the whole text for each token. With a growing cache each token
-has new shapes: JAX compiles again, and no graph can be captured.
+Without a cache the model computes the whole text for each token. With a growing cache shapes
+change: JAX compiles again, and no graph can be captured.
 
 ## How to fix
 Compile the step (`torch.compile(mode="reduce-overhead")`, `jax.jit`). For regular use, take a
@@ -18,7 +18,7 @@ A few sample tokens during training are not reported. Short texts in large batch
 gain nothing. On a CPU a cache saves more than is predicted.
 
 ## Documents
-Beyond the documents: they generate nothing.
+Beyond the five documents.
 """
 
 from __future__ import annotations

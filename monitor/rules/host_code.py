@@ -1,9 +1,9 @@
 """The job's own code on the host takes the time.
 
 ## What it sees
-Your lines at which the main thread runs Python or library code, or sleeps, outside the framework;
-occasional work (validation, checkpoints, `if step % 100 == 0`) counts in full. Rules that know a
-fix for these lines come first. If it waits for its threads or processes, their lines follow. If it
+Your lines at which the main thread works or sleeps outside the framework; occasional work
+(validation, checkpoints, `if step % 100 == 0`) counts in full. Rules that know a fix for these
+lines come first. If the thread waits for its own threads or processes, their lines follow. If it
 only serves requests, no gain is given. In a program without framework, steps or GPU, a wait counts
 only while other processes of the job run or the disk works.
 
@@ -11,14 +11,13 @@ only while other processes of the job run or the disk works.
 Unless work is queued, the device waits for what the main thread does between two launches.
 
 ## How to fix
-Log and save every hundred steps; replace Python loops by NumPy, or both by the framework. Some of
-the work may not be needed.
+Log and save every hundred steps; replace Python loops by NumPy, or both by the framework.
 
 ## When it is wrong
 No change recovers all of the gain. A job with little device work may consist of such code.
 
 ## Documents
-Beyond the documents: they are about frameworks, and this is your own code.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ PyTorch without a device; also draws from a `deque`.
 
 ## Why it costs
 A number takes 30 ns with NumPy, 100 ns to 1 µs with `random`, and must be copied to the device. A
-draw from a `deque` of 100,000 walks to its place, which takes longer still.
+draw from a long `deque` walks to its place, which takes longer.
 
 ## How to fix
 Keep samples to draw from in a list or array, and overwrite the oldest.

@@ -8,8 +8,7 @@ of their copies. Without one: samples of the main thread passing an array that n
 A host array is copied in full at each call, even if a batch of it is used, before the step begins.
 
 ## How to fix
-The data set, tables and masks belong on the device. If they do not fit, copy each batch ahead of
-its use.
+If the data do not fit, copy each batch ahead of its use.
 
 ## When it is wrong
 A batch that is new in each step has to be copied: only the wait can be avoided.

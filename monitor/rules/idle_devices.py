@@ -8,18 +8,19 @@ if together they do less than one could.
 A JAX or PyTorch program runs on one device unless it is distributed.
 
 ## How to fix
-In JAX the jitted step follows its arguments. In PyTorch use `fully_shard` if the model is too large
-for one GPU. If all devices wait for the host, fix that first.
+In PyTorch use `fully_shard` if the model is too large for one GPU. If all devices wait for the
+host, fix that first.
 
 ## When it is wrong
 Devices may be left to other programs: hide them with CUDA_VISIBLE_DEVICES. Only compute time
-divides, and a small batch divides badly. Devices simulated on a CPU get no time: one may already
-use all cores.
+divides, and a small batch divides badly. Devices simulated on a CPU get no gain: one may use all
+cores.
 
 ## Documents
 D1 §2, D3, D4 §5-6 and D5. `PositionalSharding`, `pjit` and `Shard` are gone or never were: use
-NamedSharding with `jax.make_mesh`, whose axes must be Auto for ordinary code. D1's data on one GPU
-with a request for all raises; `pmap` is the old way, and does copy the weights to each device.
+NamedSharding with `jax.make_mesh`, whose axes must be Auto for ordinary code. D1 puts the data on
+one GPU and asks for all, which raises; `pmap` is the old way, and copies the weights to each
+device.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
 """The device waits for the next batch.
 
 ## What it sees
-The time in which the device is idle while the main thread waits for the data loader (from a trace,
-or PyTorch's loader waits that the agent measures), or reads, decodes or makes batches itself (from
-samples and your source). On a CPU also loading that takes cores from the step.
+The time in which the device is idle while the main thread waits for the data loader (from a trace
+or the agent), or makes batches itself (from samples and your source). On a CPU also loading that
+takes cores from the step.
 
-The finding names the kind of work if one takes at least a third of loading: storage, network, other
-waiting, decoding, tokenizing, reading and unpacking, transforming, collating, passing between
-processes, starting workers each epoch, or one slow worker. A serial tf.data pipeline without a
-trace is a hint.
+The finding names the kind of work that takes at least a third of loading, such as storage, network,
+decoding, tokenizing, collating, passing between processes, starting workers each epoch, or one slow
+worker. A serial tf.data pipeline without a trace is a hint.
 
 ## Why it costs
-The CPU takes longer for samples than the device for the step. Without workers, the launching thread
-does this work between the steps.
+Samples take the CPU longer than the step takes the device. Without workers, loading happens between
+the steps.
 
 ## How to fix
 Use threads if the time goes into reading and not into Python. Use no more workers than cores,

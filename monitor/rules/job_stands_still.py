@@ -16,12 +16,12 @@ holds the lock, the process that fills the queue, or the rank at a different lin
 in collectives, it is the one that has started fewer: PyTorch's flight recorder shows them.
 
 ## When it is wrong
-Schedulers and debuggers stop jobs on purpose. A server without requests, a notebook or a wait for
-the next checkpoint looks the same: the finding is low if no step was seen and the line is in no
-training loop, or if it sleeps, saves or asks a person. Ranks on other machines are not seen.
+Schedulers and debuggers stop jobs on purpose. A server or notebook that waits looks the same: the
+finding is low if no step was seen and the line is in no training loop, or if it sleeps, saves or
+asks a person. Ranks on other machines are not seen.
 
 ## Documents
-Beyond the documents: in them no job gets stuck.
+Beyond the five documents.
 """
 
 from __future__ import annotations

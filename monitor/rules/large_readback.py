@@ -5,8 +5,7 @@ The bytes that a step copies to the host, their time in a GPU trace, and the lin
 a CPU: the time of lines that take whole tensors (`.cpu()`, `.tolist()`).
 
 ## Why it costs
-The host waits for the array and its copy, and then works on it while the device is idle. Logits or
-images are a thousand times larger than what you want to know.
+The host waits for the array and its copy, then works on it while the device is idle.
 
 ## How to fix
 Return a mean, a count or the worst; read whole arrays every hundred steps.

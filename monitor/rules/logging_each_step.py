@@ -1,9 +1,8 @@
 """Logging takes time in every step.
 
 ## What it sees
-Samples of the main thread in logging code: W&B, TensorBoard, MLflow, `logging`, `csv`, progress
-bars, plots, and lines that print or write files. If the line waits for a loss, that is
-`per_step_sync`.
+Samples of the main thread in logging code: W&B, TensorBoard, `logging`, progress bars, plots, and
+lines that print or write files. If the line waits for a loss, that is `per_step_sync`.
 
 ## Why it costs
 The thread that launches steps formats and writes. `flush` and `fsync` wait for a disk, a plot takes
@@ -17,7 +16,7 @@ With very short steps, every hundredth is still too often: log by time. Work in 
 thread is not seen.
 
 ## Documents
-Beyond the documents: they only print a step's loss.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -5,16 +5,15 @@ The number and size of copies to the device in a step: in a GPU trace, from `Dev
 JAX, or as the agent counts `jax.device_put`.
 
 ## Why it costs
-Each copy has a fixed cost: 31 to 34 us in JAX 0.10 on a CPU (`benchmarks/unit_costs.py`). Passing
-64 arrays of 4 KiB took 2 ms, stacking and passing one 0.1 ms.
+Each copy costs 31 to 34 us in JAX 0.10 on a CPU. Passing 64 arrays of 4 KiB took 2 ms, stacking and
+passing one 0.1 ms (`benchmarks/unit_costs.py`).
 
 ## How to fix
 Put tables, masks and constants on the device before the loop.
 
 ## When it is wrong
-Different types or shapes may not fit one array. A host well ahead of a busy device gains less. The
-faster call of a function with fewer arguments is not counted. Copies in a loop over samples end
-with that loop.
+Different types or shapes may not fit one array. A host well ahead of a busy device gains less.
+Copies in a loop over samples end with that loop.
 
 ## Documents
 D2 §3 (practice 3: pack small copies). It holds for PyTorch and JAX too; its code for Flux.jl was

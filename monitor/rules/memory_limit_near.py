@@ -5,8 +5,8 @@ The memory of the job's cgroup without file pages, compared with its tightest li
 killed for memory.
 
 ## Why it costs
-A larger batch, one more worker or a checkpoint then ends a process. If it is a loader worker,
-PyTorch's error does not say why.
+With the next allocation the kernel kills a process. If it is a loader worker, PyTorch's error does
+not say why.
 
 ## How to fix
 Use arrays instead of lists of objects, and a smaller `prefetch_factor`: batches of workers lie in
@@ -16,7 +16,7 @@ Use arrays instead of lists of objects, and a smaller `prefetch_factor`: batches
 Constant memory may stay at 99% for days. Growth is `memory_growth`, waiting is `memory_stalls`.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

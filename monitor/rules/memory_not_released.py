@@ -5,8 +5,7 @@ A process on the job's GPUs that holds much memory and computes nothing, memory 
 holds, or a job stuck for ten minutes with unused memory in its allocator.
 
 ## Why it costs
-A forgotten notebook, a run that did not end or a loader worker with its own GPU context takes
-memory from this job's batch.
+A forgotten notebook, an old run or a loader worker takes memory from this job.
 
 ## How to fix
 `ps -fp PID` shows what a leftover process is: end it. Memory without a process is freed when the

@@ -9,15 +9,15 @@ Above `memory.high`, near `memory.max` or on a full machine, a thread that touch
 page from swap takes thousands of times as long.
 
 ## How to fix
-`memory.high` slows a job and never ends it: set it well above the job's use. Each loader worker has
-its own copy of what it changes.
+Raise the limit that is reached. `memory.high` slows a job and never ends it: set it well above the
+job's use. Each loader worker has its own copy of what it changes.
 
 ## When it is wrong
 Other tasks of the cgroup count too; the lower end of the gain is the time in which all waited. Swap
 that the job does not touch is not reported.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

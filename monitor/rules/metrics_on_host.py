@@ -15,7 +15,7 @@ In the steps the loss is enough.
 In reinforcement or metric learning a score may be part of what is learned.
 
 ## Documents
-Beyond the documents: they compute no scores.
+Beyond the five documents.
 """
 
 from __future__ import annotations

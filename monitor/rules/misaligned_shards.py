@@ -6,7 +6,7 @@ replicated, and the devices exchange nothing. In PyTorch also: `nn.DataParallel`
 no multiple of its GPUs.
 
 ## Why it costs
-The largest part sets the pace: of 100 samples on 8 devices some get 13, others 12 or 9. If JAX
+The largest part sets the pace: of 100 samples on 8 devices some get 13, others 12. If JAX
 replicates such a batch, each device does all of the work.
 
 ## How to fix

@@ -9,14 +9,14 @@ Batches then cross the link between the sockets. In DeepSpeed issue 1576 copies 
 from the far node, at 24 GB/s from the near one.
 
 ## How to fix
-Existing memory stays where it is: bind before the start.
+Bind before the start: existing memory stays where it is.
 
 ## When it is wrong
 A job that copies little, or ahead of its use, loses nothing: without a trace no gain is given. Many
 machines lose less: the range begins at zero.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

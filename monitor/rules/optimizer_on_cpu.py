@@ -17,7 +17,7 @@ If the model fits in no other way, this is the price; accumulation lowers it. St
 (Lightning) are not judged.
 
 ## Documents
-Beyond the documents. In DeepSpeed issue 6834 a step took 10 s with it and 0.2 s without.
+Beyond the five documents. In DeepSpeed issue 6834 a step took 10 s with it and 0.2 s without.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Much of each batch is padding.
 
 ## What it sees
-The lengths of rows in a few batches of a DataLoader, without the padding at their ends; not if most
-of a batch is something else, such as images.
+The lengths of rows in a few batches of a DataLoader, without the padding at their ends, unless most
+of a batch is something else.
 
 ## Why it costs
 Layers take longer by the factor of the length, attention by up to its square. Masks save nothing.
@@ -18,7 +18,7 @@ are not reported if code or trace shows it; if code cuts rows, the range begins 
 step may need one length. Batches on a GPU, without a DataLoader, or of JAX are not inspected.
 
 ## Documents
-Beyond the documents: their batches are images.
+Beyond the five documents.
 """
 
 from __future__ import annotations

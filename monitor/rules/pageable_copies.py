@@ -5,8 +5,8 @@ The bytes, speed and exposed time of copies from pageable memory in a GPU trace,
 PyTorch's loader pins its batches.
 
 ## Why it costs
-The driver copies pageable memory through its own buffer, at half the speed. The host launches
-nothing meanwhile, and no kernel runs.
+The driver copies pageable memory through its own buffer, at half the speed. No kernel is launched
+or runs meanwhile.
 
 ## How to fix
 With `non_blocking=True` the call returns at once, and the copy runs while the GPU computes.

@@ -7,16 +7,15 @@ for one. Reads every few steps are left out. On a GPU only the time counts in wh
 idle for it.
 
 ## Why it costs
-While the host waits for a value it launches nothing, and then the device has nothing to do: they
-take turns instead of working in parallel.
+The host launches nothing while it waits for a value, and then the device is idle: they take turns.
 
 ## How to fix
 Watch gradients now and then. To decide on a value, stay on the device: `torch.where`,
 `jax.lax.cond`.
 
 ## When it is wrong
-Some programs must know each value, as in some reinforcement learning. If the host has nothing to do
-between the steps, little is gained.
+Some reinforcement learning must know each value. If the host has nothing to do between the steps,
+little is gained.
 
 ## Documents
 D4 summary: never send large arrays to the host in each step; the same holds for the wait itself.

@@ -6,8 +6,7 @@ trace, if any, must show the same function (JAX) or layer (PyTorch) many times i
 operations such as `mean` on each sample, as in `h[owner == g].mean(0)`.
 
 ## Why it costs
-Each call costs microseconds of Python, dispatch and launch, and one sample leaves most of the
-device unused.
+Each call costs microseconds of overhead, and one sample leaves most of the device unused.
 
 ## How to fix
 PyTorch layers take a leading batch dimension; `torch.vmap` and `jax.vmap` add one to a function.

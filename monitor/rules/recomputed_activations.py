@@ -1,15 +1,14 @@
 """Activations are computed again in the backward pass, although there is memory to keep them.
 
 ## What it sees
-Layers that run within the backward pass, by samples of the main thread (on GPUs, of the backward
-thread in `checkpoint.py`), while memory is free: the machine's on a CPU, else the devices'.
+Samples of layers within the backward pass (on GPUs of `checkpoint.py`), while memory is free.
 
 ## Why it costs
 A checkpointed layer runs once more for its gradient: up to a third more work.
 
 ## How to fix
-Or checkpoint only layers with the largest activations. In a Hugging Face trainer:
-`gradient_checkpointing=False`.
+If memory does not suffice for all, keep the checkpoints of the largest layers. In a Hugging Face
+trainer: `gradient_checkpointing=False`.
 
 ## When it is wrong
 It may be intended, for larger batches, longer sequences or a smaller GPU. Validation or another job
@@ -17,7 +16,7 @@ may need the free memory. FlashAttention's recomputation is not reported. On a C
 called by a trainer (Lightning, Hugging Face) is not seen.
 
 ## Documents
-Beyond the documents. D4 §4 advises recomputing activations if memory is short.
+Beyond the five documents. D4 §4 advises recomputing activations if memory is short.
 """
 
 from __future__ import annotations

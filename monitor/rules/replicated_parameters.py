@@ -9,8 +9,7 @@ The copies leave no space for activations or a larger model. With optimizer mome
 times the parameters.
 
 ## How to fix
-Each layer is gathered just before its use. ZeroRedundancyOptimizer shards only the optimizer's
-state, and changes less.
+ZeroRedundancyOptimizer shards only the optimizer's state, and changes less.
 
 ## When it is wrong
 Data-parallel training holds copies by design: with a large enough batch this is low. Sharding costs

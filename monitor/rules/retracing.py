@@ -1,9 +1,9 @@
 """The same function is compiled again and again.
 
 ## What it sees
-One function compiled ten times or more from one line (in PyTorch five), still after the warm-up, in
-JAX, `torch.compile` or TensorFlow's graphs, and the argument that differed. If none did, a line
-that clears compiled programs comes first.
+In JAX, `torch.compile` or TensorFlow: one function compiled ten times or more from one line (in
+PyTorch five), even after the warm-up, and the argument that differed. If none did, a line that
+clears compiled programs comes first.
 
 ## Why it costs
 A program fits one shape and type. A batch of another length, a Python number instead of an array,
@@ -20,8 +20,8 @@ Warm-up ends by itself. If lengths repeat, waiting is also a fix. Padding costs 
 most batches have one length. Only a trace of whole steps shows the device's work meanwhile.
 
 ## Documents
-D4 §1 (jit with stable shapes) and its summary (pad and mask). Its pmap is no cure: it compiles
-again for each shape, as jit does.
+D4 §1 (jit with stable shapes) and its summary (pad and mask). Its pmap compiles again for each
+shape, as jit does.
 """
 
 from __future__ import annotations

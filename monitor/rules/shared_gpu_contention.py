@@ -14,7 +14,7 @@ their kernels at the same time, and MIG gives each its own part.
 
 ## When it is wrong
 Others cost nothing while the job has no work for the GPU: without a trace the range begins at zero.
-In a container outside processes may have no names.
+In a container, processes outside it may not be named.
 
 ## Documents
 D5 (memory limit per process). Its memory fraction is a cap; it makes nothing faster.

@@ -18,7 +18,7 @@ A job that copies little loses little. The host slows pageable copies. In a virt
 driver may not see the real slot.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

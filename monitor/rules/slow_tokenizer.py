@@ -1,9 +1,8 @@
 """Python code splits the text into tokens, in the thread that launches the steps.
 
 ## What it sees
-Samples of the main thread in a Python tokenizer of transformers (`use_fast=False`, or no other
-exists), or in your functions with such names (`bpe`, `tokenize`, `encode`). The Rust library
-`tokenizers` is not reported.
+Samples of the main thread in a Python tokenizer of transformers (`use_fast=False`), or in your
+functions with such names (`bpe`, `encode`). The Rust library `tokenizers` is not reported.
 
 ## Why it costs
 Python takes tens of microseconds for each token, Rust about one, with a thread for each text of a
@@ -17,7 +16,7 @@ tokenizer in a pool of processes.
 The two differ in a few special tokens: compare both on your texts.
 
 ## Documents
-Beyond the documents: their samples are numbers.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ A collective ends after the last rank has started it: the slowest rank sets the 
 Look at that rank's line, not at those of the others. Divide the work evenly: shards by stride or
 shuffled (`DistributedSampler`), texts of similar length in a step. Move work of one rank (logging,
 saving, validating) to a thread, or do it less often. If the same line takes longer, check the
-host's disk, cores and programs. Python's collector: `gc.disable()`, and `gc.collect()` every few
-hundred steps on all ranks at once.
+host's disk, cores and programs. For Python's collector call `gc.disable()`, and `gc.collect()`
+every few hundred steps on all ranks at once.
 
 ## When it is wrong
 Ranks of other hosts are not seen: attach there too. For a slow device see `clock_throttled`, and

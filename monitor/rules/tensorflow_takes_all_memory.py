@@ -9,7 +9,7 @@ At its first use of a GPU TensorFlow takes nearly all memory. An evaluation, or 
 the same process, finds none.
 
 ## How to fix
-TensorFlow refuses both settings together. `TF_FORCE_GPU_ALLOW_GROWTH=true` lets memory grow, too.
+`TF_FORCE_GPU_ALLOW_GROWTH=true` in the environment does the same.
 
 ## When it is wrong
 A job alone on its GPU loses nothing, and its memory does not fragment. A later peak, as in the

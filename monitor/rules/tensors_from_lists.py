@@ -2,8 +2,8 @@
 
 ## What it sees
 Samples of the main thread at lines that make a tensor from a list (`torch.tensor(rows)`,
-`jnp.array([...])`): a comprehension, appends, `zip(*batch)`, `random.sample`. Arguments of a
-function are not judged.
+`jnp.array([...])`): a comprehension, appends, `zip(*batch)`, `random.sample`. Lists passed as
+arguments are not judged.
 
 ## Why it costs
 For each number PyTorch 2.13 takes 108 ns and JAX 0.10 2,300 ns, NumPy 16 ns and an array's copy 0.1
@@ -18,7 +18,7 @@ Lists of different lengths have to be padded somewhere. If the list is parsed fr
 stays.
 
 ## Documents
-Beyond the documents: their data begins as arrays.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ Launches and updates take the same time for 8 samples as for 512.
 ## How to fix
 Increase the batch until the samples a second no longer grow, and scale the learning rate. Pad rows
 and pass the next piece of all of them in one call: 17 times as many rows a second for 64 at once
-(`benchmarks/step_costs.py`). Call a policy once for many environments.
+(`benchmarks/step_costs.py`).
 
 ## When it is wrong
-Accumulation makes as many small steps (measured: 11.2k -> 12.8k samples/s, against 77.6k with a
-real batch). A larger batch changes the training: try it. If another fault splits operations, fix
-that first. JAX on a CPU is not judged.
+Gradient accumulation runs as many small steps (measured: 11.2k -> 12.8k samples/s, against 77.6k
+with a real batch). A larger batch changes the training: try it. If another fault splits operations,
+fix that first. JAX on a CPU is not judged.
 
 ## Documents
 D1 §3 (larger batches).

@@ -7,15 +7,15 @@ collector.
 
 ## Why it costs
 Without free memory the allocator waits for work, empties its cache and asks the driver; in Flux.jl
-Julia's collector searches dead arrays first. D2 measured 0.1 s for a transfer of 1 ms.
+Julia's collector searches for dead arrays first. D2 measured 0.1 s for a transfer of 1 ms.
 
 ## How to fix
 `del` the last batch and its outputs, and find what grows (`memory_growth`). Emptying the cache in
 each step is no fix.
 
 ## When it is wrong
-Larger batches take longer to copy, unless bytes are known. Other traffic on the PCIe link slows
-copies, too.
+Larger batches take longer to copy; only a trace knows the bytes. Other traffic on the PCIe link
+slows copies, too.
 
 ## Documents
 D2, causes. Its code for Flux.jl was not run here.

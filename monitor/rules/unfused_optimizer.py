@@ -5,9 +5,9 @@ The time of optimizer steps with `foreach=False` and without `fused=True`; on a 
 neither set, since torch then loops.
 
 ## Why it costs
-AdamW makes a dozen calls for each tensor, and each reads and writes its memory again. On a CPU with
-one thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad 2.2 to 3.6, SGD 0.7 to
-5.6 (`benchmarks/unit_costs.py`: 40 to 400 tensors of 64 to 262,144 numbers).
+AdamW makes a dozen calls for each tensor, and each reads and writes memory again. On a CPU with one
+thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad 2.2 to 3.6, SGD 0.7 to 5.6
+(`benchmarks/unit_costs.py`: 40 to 400 tensors of 64 to 262,144 numbers).
 
 ## How to fix
 Adam, AdamW, SGD and Adagrad have `fused=True`, on CPUs since PyTorch 2.4. For others on a GPU leave
@@ -19,7 +19,7 @@ a GPU the gain begins at zero unless the GPU is known to wait. Steps with a clos
 not judged.
 
 ## Documents
-Beyond the documents, which do not cover optimizers.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ## What it sees
 The main thread in JAX's own Python, outside any compiled function, or single operations
 ("multiply", "subtract") in a trace or among compiled programs. Loops of `jax.lax` that are compiled
-at each call count. Lines that make batches are named as such.
+at each call count.
 
 ## Why it costs
 Each operation takes Python ten to a hundred microseconds, longer than a GPU needs for it, and

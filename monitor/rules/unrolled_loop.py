@@ -9,8 +9,8 @@ Compile time grows faster than the passes, to many minutes, for each change, sta
 The program is no faster: on a CPU its steps were as often longer as shorter.
 
 ## How to fix
-Per-pass inputs and results are stacked along the first axis, as are the parameters of layers of one
-shape.
+`jax.lax.scan` takes the inputs of the passes stacked along the first axis, and stacks their
+results. Layers of one shape can be scanned too, with stacked parameters.
 
 ## When it is wrong
 Passes of different shapes cannot be scanned; a few are better unrolled (`unroll=`). In a job of

@@ -4,19 +4,20 @@
 In a trace: backward passes compute gradients for more parameters than all optimizers have.
 
 ## Why it costs
-A frozen encoder costs a backward pass, twice its forward pass, and keeps its activations.
+An encoder that is not trained still costs a backward pass, twice its forward pass, and keeps its
+activations.
 
 ## How to fix
 If nothing below that part is trained, run it under `torch.no_grad()`, and in `eval()` compute its
 outputs once for all epochs. Otherwise only its own weights' gradients are saved.
 
 ## When it is wrong
-An optimizer of a later phase has not stepped yet, and is not known. Silent if no optimizer or too
-many are known, or if they may hold flat copies (DeepSpeed, Megatron, shards of ranks). Clipping the
-norm of all gradients gives another norm. Passes within passes are not judged.
+An optimizer of a later phase has not stepped yet, and is not known. The rule is silent if no
+optimizer or too many are known, or if they may hold flat copies (DeepSpeed, Megatron, shards of
+ranks). Clipping the norm of all gradients gives another norm.
 
 ## Documents
-Beyond the documents: they train all parameters.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Validation takes much of the training's time.
 
 ## What it sees
-Samples of the main thread in evaluation: of Lightning, transformers and Keras, your functions and
-blocks with `eval()`, `torch.no_grad()`, `train=False` or `deterministic=True`, and other rare code
-that runs the model and learns nothing. `whyidle.monitor.phase("validation")` or our callbacks mark
-it exactly. A validation outside the recording is not judged.
+Samples of the main thread in evaluation: of trainers, your blocks with `eval()`, `torch.no_grad()`,
+`train=False` or `deterministic=True`, and other rare code that runs the model and learns nothing.
+`whyidle.monitor.phase("validation")` or our callbacks mark it exactly. A validation outside the
+recording is not judged.
 
 ## Why it costs
 No step runs meanwhile, and loader workers take seconds to start for each pass.
@@ -17,7 +17,7 @@ Early stopping and checkpoint choice may need every validation. The range begins
 seen once, or if the host mostly waits in it: in JAX perhaps for earlier steps.
 
 ## Documents
-Beyond the documents: they do not validate.
+Beyond the five documents.
 """
 
 from __future__ import annotations

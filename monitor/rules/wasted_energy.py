@@ -1,14 +1,14 @@
 """Energy is used while the GPU does nothing.
 
 ## What it sees
-The power of the job's GPUs and their idle time, in joules a step, and in money if
-`WHYIDLE_KWH_PRICE`, `WHYIDLE_GPU_HOUR_PRICE` or `WHYIDLE_CURRENCY` is set.
+The power of the job's GPUs and their idle time, in joules a step, and in money if a price is set
+(`WHYIDLE_KWH_PRICE`, `WHYIDLE_GPU_HOUR_PRICE`, `WHYIDLE_CURRENCY`).
 
 ## Why it costs
-A waiting GPU draws power and costs the same by the hour: half idle doubles the cost of a step.
+A waiting GPU costs the same by the hour: half idle doubles the cost of a step.
 
 ## How to fix
-Findings about time give watts, joules and money a step.
+Each finding about time gives its watts, joules and money a step.
 
 ## When it is wrong
 This is an upper bound from the mean power, and a waiting GPU draws less. Host, fans and cooling are

@@ -5,18 +5,18 @@ On a GPU: samples of the main thread in `zero_grad` where it fills gradients (`s
 and PyTorch before 2.0).
 
 ## Why it costs
-Each gradient is written as zeros, read, added to and written again, by extra kernels. On a CPU new
-gradients cost as much, so it is no fault.
+Each gradient is written as zeros, read, added to and written again, by extra kernels. On a CPU
+newly allocated gradients often cost as much.
 
 ## How to fix
-It is the default since PyTorch 2.0.
+`set_to_none=True` is the default since PyTorch 2.0.
 
 ## When it is wrong
 `p.grad` is then `None` after `zero_grad`, and an optimizer leaves parameters without a gradient
 unchanged, momentum included. With accumulation there is little to gain.
 
 ## Documents
-Beyond the documents: they leave gradients to the framework.
+Beyond the five documents.
 """
 
 from __future__ import annotations
