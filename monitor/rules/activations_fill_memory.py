@@ -1,26 +1,20 @@
 """Activations fill the memory and keep the batch small.
 
 ## What it sees
-The peak memory of the framework's allocator, compared with what it may take and with what training
-needs all the time. In PyTorch that is at most the least that was in use in any sample, and at most
-16 bytes a parameter; in JAX it is the arguments of the largest compiled step, compared with its
-temporary memory. It is silent with more than 64 samples in a batch, or if layers are already
-recomputed.
+The peak of the framework's allocator nears its limit, and little of it is training state. The rule
+is silent with more than 64 samples in a batch, or if layers are already recomputed.
 
 ## Why it costs
-Each layer keeps its results until the backward pass reaches it. This grows with the batch, the
-sequence length and the number of layers; the training state does not. If memory is full after a few
-samples, kernels are small and the GPU waits for the host between them.
+Each layer keeps its results until the backward pass. With few samples kernels are small, and the
+GPU waits for the host.
 
 ## How to fix
-Recompute them in the backward pass: checkpoint each layer, and use the freed memory for a larger
-batch. It costs about a third more work, and allows 1.3 to 2 times the batch (D4). If larger kernels
-do not make up for that, do not do it. bfloat16 activations take half.
+Recomputing costs about a third more work, and allows 1.3 to 2 times the batch (D4): undo it if
+samples a second do not increase. bfloat16 activations take half.
 
 ## When it is wrong
-A GPU that works all of the time with its small batch has nothing to gain. A single peak before the
-first step, such as a search for the largest batch, counts as the most. The saving is not measured,
-so no gain is given.
+A busy GPU gains nothing. A peak before the first step, such as a batch-size search, counts too. The
+saving is not measured, so no gain is given.
 
 ## Documents
 D4 §4 (remat, for a larger batch).

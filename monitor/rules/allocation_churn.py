@@ -1,38 +1,27 @@
 """Memory is allocated and freed again in every step.
 
 ## What it sees
-On a CPU the part of the job's CPU time in which the kernel hands out new pages: it counts each as a
-minor fault, and clears 4 kB for it. Pages that stay with the job are left out: those are
-`memory_growth`. With huge pages there are few faults; then the samples show the main thread at
-lines that make a new array of zeros or ones. For Julia it is what the collector counts as
-allocated, read from outside; the time of the collections is `gc_pauses`. On a GPU it is the time in
-which the device waits for the driver to allocate or free memory, in a trace of whole steps; without
-a trace, how often the main thread was at a line of yours that calls `torch.cuda.empty_cache()`.
+On a CPU: the job's CPU time in page faults, or lines that make new arrays; pages that stay are
+`memory_growth`. In Julia: the bytes allocated. On a GPU: the time in which the device waits for the
+driver to allocate or free, in a trace, or samples at `torch.cuda.empty_cache()`.
 
 ## Why it costs
-glibc returns a large buffer to the system when it is freed, and allocates it again in the next
-step. The kernel then clears and maps each of its pages again, which takes longer than the
-arithmetic on it. On a GPU an allocation that PyTorch's cache cannot serve goes to the driver, and
-freeing waits until all work is done.
+glibc returns large buffers to the system, and the kernel clears each page again: longer than the
+arithmetic on it. On a GPU, freeing waits until all work is done.
 
 ## How to fix
-If your own lines make the array, make it once, before the loop, and write into it: `out=`,
-`zero_()`, `copy_()`. If the framework's operators make it, let glibc keep freed memory:
+If your lines make the array, write into it: `out=`, `zero_()`, `copy_()`; in Julia `mul!`,
+`copyto!`, `.=` and `@views`. If the framework makes it, let glibc keep freed memory:
 `MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296 python train.py`. This
-removed all of that time in PyTorch and NumPy, and left a tenth or less in most XLA programs, whose
-threads need the first of the three settings. The job then holds more memory; the smallest XLA
-programs three times as much. jemalloc did not help. On a GPU leave the caching allocator on
-(`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging), never call `torch.cuda.empty_cache()` inside
-the loop, and keep shapes the same from step to step. In Julia write into existing arrays: `mul!`,
-`copyto!`, `.=` and `@views`.
+removed all of that time in PyTorch and NumPy, and 90% or more in most XLA programs. The job then
+holds more memory, up to three times in small XLA programs. jemalloc did not help. On a GPU leave
+the caching allocator on (`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging), keep shapes the same,
+and never call `torch.cuda.empty_cache()` in the loop.
 
 ## When it is wrong
-What a page costs depends on the machine: hence the wide range. One arena is one lock: of four small
-programs in which it was found (`benchmarks/faultbench`, stage `own`) all made 1.3 to 2.1 times as
-many steps with the settings; of two that get few new pages, on which it is silent, one made fewer.
-Keep them only if steps get faster. Pages of files that are mapped again in each step count too, and
-no allocator can keep those. The first steps always allocate; a short recording of them means
-nothing.
+The cost of a page depends on the machine, so the range is wide. With the settings four programs
+made 1.3 to 2.1 times as many steps, another one fewer: keep them only if steps get faster. Pages of
+files mapped in each step count too, and stay. A recording of the first steps means nothing.
 
 ## Documents
 D2 §3 (preallocated buffers). Its code for Julia was run on a CPU; with CUDA.jl it was not run here.

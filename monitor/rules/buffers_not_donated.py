@@ -1,25 +1,19 @@
 """The training state is in memory twice: a step keeps the old one while it makes the new one.
 
 ## What it sees
-A compiled program whose results are about as large as its arguments and that reuses none of their
-memory, and a source line that calls it and replaces an argument with the result: `state =
-step(state, batch)`. `q = f(p)` is no fault: both are wanted. A program that does less arithmetic
-than its results have numbers copies most of them, such as one that writes a token to a cache; on a
-CPU the kernel counts the new pages that this takes.
+A compiled program whose results are as large as its arguments and reuse none of their memory, and a
+line like `state = step(state, batch)`. `q = f(p)` is no fault.
 
 ## Why it costs
-Parameters and optimizer moments are needed only once. Without donation the program must keep its
-arguments, and needs as much memory again for the results. If memory limits the batch, that memory
-would allow a larger one. Allocating it each time also costs a little time, and all of the time if a
-large array is copied to change a part of it.
+The program needs as much memory again for its results; that memory would allow a larger batch. If a
+large array is copied to change a part of it, the copy takes nearly all of the time.
 
 ## How to fix
-Tell `jax.jit` with `donate_argnums` which arguments may be overwritten, and do not use them after
-the call: the old name must not be read again.
+Do not read the old name after the call.
 
 ## When it is wrong
-A state that is read after the call cannot be donated, as for a comparison, for an average of the
-parameters, or to go back when a loss is not finite. With plenty of memory it changes little.
+A state that is read after the call cannot be donated, as for an average of parameters or a way back
+from a loss that is not finite. With plenty of memory little changes.
 
 ## Documents
 D4 §1 (jit with donate_argnums).

@@ -1,30 +1,23 @@
 """Saving checkpoints blocks the training.
 
 ## What it sees
-Stack samples of the main thread in code that saves: `torch.save`, safetensors, orbax, Flax, Keras,
-`np.savez`, `pickle.dump`, the checkpoints of Lightning, transformers, DeepSpeed and
-torch.distributed, and the rest of a block of yours that calls one of them. What the job's own code
-marks comes first (one of our callbacks, `whyidle.monitor.phase`). It counts how often this happened
-while it watched. A job that saves every hour and did not save in that time is not judged.
+Samples of the main thread in code that saves (`torch.save`, orbax, Keras, `np.savez`, `pickle.dump`
+and others), or marked with `whyidle.monitor.phase` or our callbacks. A job that does not save while
+it is watched is not judged.
 
 ## Why it costs
-Copying to the host, packing and writing run one after the other in the thread that launches the
-steps, and the device has nothing to do until the file is written. With several ranks, all wait for
-the slowest disk.
+The thread that launches steps copies and writes. With several ranks, all wait for the slowest disk.
 
 ## How to fix
-Save a tenth as often: a crash costs half of the time between two saves, and crashes are rare. Copy
-the state to the host and go on, while a thread writes it: `torch.distributed.checkpoint.async_save`
-and orbax (`ocp.CheckpointManager`, `AsyncCheckpointer`) do that. If writing is quick, the copy is
-most of a save, and only saving less often helps.
+A crash costs half of the time between two saves. Orbax's `AsyncCheckpointer` also writes in the
+background.
 
 ## When it is wrong
-What is seen once in a window may be due once a day: then the range begins at zero, and the severity
-is low. If saves already run in the background, what is left is the copy, or the wait for the
-previous save: then only saving less often helps.
+One save in a window may be due once a day: the range begins at zero, and the severity is low. If
+writing is quick, or already in the background, only saving less often helps.
 
 ## Documents
-Beyond the documents: they save nothing.
+Beyond the five documents.
 """
 
 from __future__ import annotations

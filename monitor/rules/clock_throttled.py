@@ -1,27 +1,21 @@
 """The GPU lowers its clocks.
 
 ## What it sees
-How much of the time the driver counts a reason to lower the clocks: heat, the power brake of the
-machine, the power cap, or the pace of a group of GPUs. The worst GPU of the job is reported, with
-its temperature, its power draw and its clock.
+The time in which the driver reports a reason to lower the clocks: heat, power brake, power cap, or
+the pace of a group of GPUs. The worst GPU is shown.
 
 ## Why it costs
-Kernels that compute take longer at a lower clock; those that wait for memory hardly do. When the
-hardware itself steps in, for heat or for the power brake, it halves the clock or worse. If GPUs
-work in step, the slowest one sets the pace of all.
+Kernels that compute take longer; those that wait for memory hardly do. Heat and the power brake
+halve the clock or worse (NVML's documentation). The slowest GPU sets the pace of all.
 
 ## How to fix
-Heat: check air flow, dust, fan settings, the place in the rack, the room temperature. Power brake:
-check the power supply and the cables. Power cap: raise it if the machine allows it (`nvidia-smi -pl
-WATTS`); `nvidia-smi -q -d PERFORMANCE` shows which of them is active.
+Heat: check air flow, dust, fans, and room temperature. Power brake: check power supply and cables.
 
 ## When it is wrong
-A GPU at full load that reaches its power cap works as designed: that is only information. An idle
-GPU lowers its clocks too, but for none of these reasons.
+A fully loaded GPU at its power cap works as designed: that is information.
 
 ## Documents
-None of the five mentions it: beyond the documents. NVML's own documentation says that the hardware
-slowdown divides the clock by two or more.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
 """Every start compiles again what the last one compiled.
 
 ## What it sees
-How long JAX compiled programs that no cache had while the job was watched, and whether it keeps
-compiled programs on disk. Only a recording that begins with the job sees all of it: `monitor run`,
-or `monitor attach` in its first seconds.
+The time in which JAX compiled programs that no cache had. Only a recording from the start sees all
+of it: `monitor run`, or `monitor attach` in the first seconds.
 
 ## Why it costs
-A compiled program is gone when the process ends. The next start of the same job, after a crash or
-in a parameter search, waits as long again, with the GPU idle. The steps after that are as fast as
-before: the fix does not change them.
+The next start, after a crash or in a parameter search, waits as long again. Later steps are not
+affected.
 
 ## How to fix
-Set `jax_compilation_cache_dir`, or the variable JAX_COMPILATION_CACHE_DIR, to a folder that stays:
-JAX keeps there what takes longer than a second to compile.
+The variable JAX_COMPILATION_CACHE_DIR does the same. JAX keeps programs that compile for longer
+than a second.
 
 ## When it is wrong
-The first start fills the cache. A job that changes its shapes or its code at each start finds
-little in it, and one that runs for weeks does not need it.
+The first start fills the cache. A job that changes shapes or code at each start gains little, one
+that runs for weeks nothing.
 
 ## Documents
-Beyond the documents. D4's summary measures after the warm-up: this is the time before it.
+Beyond the five documents. D4's summary measures after the warm-up: this is the time before it.
 """
 
 from __future__ import annotations

@@ -1,28 +1,23 @@
 """A setting takes time that another one would not.
 
 ## What it sees
-The agent reads switches of the frameworks: deterministic algorithms, JAX programs that are hardly
-optimized. From outside it sees the variables that the job was started with: an allocator that asks
-the driver each time (`XLA_PYTHON_CLIENT_ALLOCATOR=platform`), preallocation that is off, paths
-between GPUs that are switched off (`NCCL_P2P_DISABLE`, `NCCL_SHM_DISABLE`, `NCCL_IB_DISABLE`), TF32
-or `torch.compile` switched off, flags of XLA. Nothing shows how much each costs, so no gain is
-given.
+Switches and variables: deterministic algorithms, JAX optimizations off,
+`XLA_PYTHON_CLIENT_ALLOCATOR=platform`, preallocation off, `NCCL_P2P_DISABLE`, `NCCL_SHM_DISABLE`,
+`NCCL_IB_DISABLE`, TF32 or `torch.compile` off, flags of XLA. Their cost is not measured, so no gain
+is given.
 
 ## Why it costs
-Deterministic kernels add in a fixed order, and are often not the fastest; PyTorch then also fills
-new tensors. The platform allocator waits for the device. Without direct paths between GPUs each
-collective goes through the host's memory, or over TCP.
+Deterministic kernels are often slower. The platform allocator waits for the device. Without direct
+paths, collectives go through host memory or TCP.
 
 ## How to fix
-Unset the variable before the job starts, or set the switch back, and compare the time of a step
-before and after: `monitor compare` shows whether the difference was chance.
+Unset the variable before the job starts. `monitor compare` shows whether a difference was chance.
 
 ## When it is wrong
-There may be a reason for the setting: repeatable results, a machine with broken links, two programs
-that share a GPU. Then the time is its price, and the finding is only information.
+Repeatable results, broken links or a shared GPU may need the setting: then it is only information.
 
 ## Documents
-Beyond the documents. D2 §3 keeps memory instead of allocating it again, as the allocators do.
+Beyond the five documents. D2 §3 keeps memory, as the allocators do.
 """
 
 from __future__ import annotations

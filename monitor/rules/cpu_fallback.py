@@ -1,27 +1,23 @@
 """The job computes on the CPU although there is a GPU.
 
 ## What it sees
-The backend that the framework computes with is the CPU, while the driver or /dev shows a GPU. A job
-that was told to use the CPU, by JAX_PLATFORMS or an empty CUDA_VISIBLE_DEVICES, is reported too, at
-most as information.
+The framework's backend is the CPU, and the driver or /dev shows a GPU. If JAX_PLATFORMS or an empty
+CUDA_VISIBLE_DEVICES asks for the CPU, it is at most information.
 
 ## Why it costs
-A training step takes many times as long on the CPU, and the GPU is idle. JAX falls back with one
-warning that is easily missed; PyTorch never leaves the CPU unless model and data are moved.
+A step takes many times as long. JAX falls back with one warning; PyTorch stays on the CPU unless
+model and data are moved.
 
 ## How to fix
-JAX: install the build with CUDA, `pip install -U "jax[cuda13]"` (or `jax[cuda12]` for an older
-driver), and make the job say what it found. PyTorch: a build with CUDA, and model and batches on
-the device. A container must be given the GPU (`--gpus all`). TensorFlow:
-`tf.config.list_physical_devices("GPU")` must not be empty.
+An older driver needs `jax[cuda12]`. PyTorch needs a build with CUDA, a container `--gpus all`.
 
 ## When it is wrong
-Some work is meant for the CPU: preparing data, a small model, a GPU that belongs to someone else.
-How much faster the GPU would be is not known, so no gain is given.
+Preparing data or a small model may belong on the CPU. The speed on the GPU is not known, so no gain
+is given.
 
 ## Documents
-D1 核心机制 and 性能验证 (`jax.devices()`, nvidia-smi). Its `PositionalSharding` is gone. D1 puts
-arrays on the GPU by hand to be sure; where JAX has a GPU backend that is its default anyway.
+D1 核心机制 and 性能验证 (`jax.devices()`, nvidia-smi). Its `PositionalSharding` is gone. JAX uses a
+GPU by default: no need to move arrays by hand.
 """
 
 from __future__ import annotations

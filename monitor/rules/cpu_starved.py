@@ -1,34 +1,25 @@
 """The job waits for CPU cores.
 
 ## What it sees
-How much of the time the main thread could run and got no core, as the kernel counts it; in how many
-scheduling periods the container's limit stopped the job; the cores that the job may use, compared
-with the threads that want one (waiting ones included) and their processes. The job's own threads
-are blamed only if half as many again as there are cores want one, and if there is something that
-would reduce them.
+The time in which the main thread waits for a core, or the container's limit stops the job. Its own
+threads are blamed only if at least 1.5 of them want each core.
 
 ## Why it costs
-The main thread launches all work of the device: while it waits for a core, the device soon has
-nothing to do. With more processes or threads than cores, they take the cores from each other. A
-container that has used up its limit is stopped for the rest of each tenth of a second, all threads
-at once.
+The main thread launches the device's work. A container over its limit stops for the rest of each
+tenth of a second, all threads at once.
 
 ## How to fix
-Raise the CPU limit of the container. Start no more loader workers than there are cores left next to
-the main thread, and give each process its part of the cores: `torch.set_num_threads`,
-OMP_NUM_THREADS, MKL_NUM_THREADS. Libraries count the cores of the machine, not those of the
-container, and each process does so again. NumPy has its own thread pool next to PyTorch's, whose
-threads keep running for some milliseconds after each matrix product: set OPENBLAS_NUM_THREADS=1. If
-other programs take the cores, move one of the jobs.
+Leave a core for the main thread, and divide the others among workers and processes:
+`torch.set_num_threads`, OMP_NUM_THREADS, MKL_NUM_THREADS. Libraries count the cores of the machine,
+not of the container. NumPy adds its own threads to PyTorch's: OPENBLAS_NUM_THREADS=1. If other
+programs take the cores, move a job.
 
 ## When it is wrong
-A main thread that runs ahead of a busy device loses nothing by waiting, nor does one that sleeps as
-long anyway while other threads compute. What other programs take is reported without a gain: they
-may be gone tomorrow. If a CPU mask keeps the job from free cores, that is the cause:
-`few_cpus_allowed`.
+A main thread ahead of a busy device loses nothing, nor does one that would sleep anyway. Other
+programs are reported without a gain. A CPU mask is `few_cpus_allowed`.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,27 +1,22 @@
 """nn.DataParallel copies the model to all GPUs in every step.
 
 ## What it sees
-The wrapper of the model, as the agent finds it on the stack: `DataParallel`; samples of the main
-thread in PyTorch's code for it; its calls in a trace of several GPUs of one process. It is reported
-only if several GPUs are in use: with one, the wrapper just calls the model.
+`DataParallel` on the stack or in a trace, with several GPUs in use.
 
 ## Why it costs
-In each step the first GPU sends the whole model to all others, splits the batch, gathers the
-results and the gradients, and computes the loss, while the others wait for it. All GPUs are driven
-by threads of one Python process, which take turns: the more GPUs, the less work each gets.
+In each step the first GPU sends out the model, gathers results and gradients, and computes the
+loss, while the others wait. Threads of one Python process drive all GPUs in turns.
 
 ## How to fix
-Start one process per GPU with `torchrun`, and wrap the model in DistributedDataParallel: each
-process keeps its copy, reads its own part of the data (DistributedSampler), and the gradients are
-added up while the backward pass still runs. Divide the batch size of the loader by the number of
+Each process then reads its own part of the data. Divide the loader's batch size by the number of
 GPUs.
 
 ## When it is wrong
-A program that cannot be started several times, for example in a notebook, gains little from threads
-but has no other easy way. With a large batch and a small model the copies are short.
+A notebook cannot start several processes easily. With a large batch and a small model the copies
+are short.
 
 ## Documents
-D3 §1 and D5 (several GPUs). PyTorch's own documentation also advises against DataParallel.
+D3 §1 and D5 (several GPUs). PyTorch's documentation also advises against DataParallel.
 """
 
 from __future__ import annotations

@@ -1,34 +1,28 @@
 """A mode for finding errors is on, and slows each step.
 
 ## What it sees
-The agent checks once a second whether autograd's anomaly detection is on, whether JAX's options
-`jax_debug_nans`, `jax_debug_infs`, `jax_disable_jit`, `jax_check_tracer_leaks`, `jax_enable_checks`
-or `jax_log_compiles` are, and whether the job runs its own profiler. From outside it sees the
-variables that the job was started with: `CUDA_LAUNCH_BLOCKING`, `PYTORCH_NO_CUDA_MEMORY_CACHING`,
-`TORCH_DISTRIBUTED_DEBUG=DETAIL`, `NCCL_BLOCKING_WAIT`, `PYTHONTRACEMALLOC` and others of that kind.
-A trace of a job on a CPU shows the checks for NaN, and thereby the cost of anomaly detection;
-elsewhere no gain is given.
+Anomaly detection, a profiler, `jax_debug_nans`, `jax_debug_infs`, `jax_disable_jit`,
+`jax_check_tracer_leaks`, `jax_enable_checks` or `jax_log_compiles`; and variables such as
+`CUDA_LAUNCH_BLOCKING`, `PYTORCH_NO_CUDA_MEMORY_CACHING`, `TORCH_DISTRIBUTED_DEBUG=DETAIL`,
+`NCCL_BLOCKING_WAIT`, `PYTHONTRACEMALLOC`. A gain is given only for anomaly detection, from a trace
+on a CPU.
 
 ## Why it costs
-Anomaly detection records the Python stack of each operation of the forward pass, 35 to 135 us each
-(PyTorch 2.13, on a CPU), and searches each gradient for NaN while the host waits. `jax_debug_nans`
-and `jax_debug_infs` copy each result of a compiled function to the host and search it there, and
-with the first, no buffer is donated. With `jax_disable_jit` nothing is compiled: each operation is
-launched alone. With `CUDA_LAUNCH_BLOCKING` the host waits for the GPU after each kernel, and
-nothing is launched ahead. A profiler records each operation and keeps the records.
+Anomaly detection records the Python stack of each operation (35 to 135 us, PyTorch 2.13 on a CPU)
+and searches each gradient for NaN. `jax_debug_nans` and `jax_debug_infs` search each result on the
+host, and the first stops donation. `CUDA_LAUNCH_BLOCKING` waits for each kernel.
 
 ## How to fix
-Turn it off, and turn it on when a loss becomes NaN: from the last checkpoint, for a few steps.
-`torch.isfinite(loss)` every hundred steps shows when that is. Unset a variable before the job
-starts; give a profiler a schedule of a few steps.
+Check `torch.isfinite(loss)` every hundred steps to know when you need it. Unset a variable before
+the job starts. Schedule a profiler for a few steps.
 
 ## When it is wrong
-While you look for an error, this is the price. What `with jax.debug_nans(True)` or `with
-jax.disable_jit()` sets holds for one thread, and is not seen. A variable that the job itself sets
-is found by its text at the top of a file, and may be set too late to have an effect.
+While you look for an error, this is the price. `with jax.debug_nans(True)` and `with
+jax.disable_jit()` are not seen. A variable that the job sets in a file may be set too late to
+matter.
 
 ## Documents
-Beyond the documents: they assume jobs that are not being debugged.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,28 +1,24 @@
 """The gradient of a large embedding is dense: each step goes through all of its rows.
 
 ## What it sees
-A trace of a job on a CPU in which the gradient of embeddings takes ten times as long as looking
-their rows up, or more: the whole table is written, and a batch uses a small part of it. The time in
-the optimizer, which also goes through the table, is shown with it.
+A trace on a CPU in which the gradient of embeddings takes at least ten times as long as the lookup.
 
 ## Why it costs
-Without `sparse=True` the gradient of a table is a new table of zeros of the same size in each step,
-with a few rows that are not zero; the optimizer reads all of it, and all of its own state. With
-300,000 rows of 64 numbers and batches of 4,096, a step of Adam took twenty times as long
+Each step writes a gradient for the whole table, and the optimizer reads all of it and of its state.
+With 300,000 rows of 64 numbers and batches of 4,096, Adam took twenty times as long
 (`benchmarks/step_costs.py`).
 
 ## How to fix
-Make the embedding with `sparse=True`. SGD and Adagrad take such gradients; for Adam give the
-embeddings to `torch.optim.SparseAdam` and all other parameters to the optimizer that you have.
+SGD and Adagrad accept sparse gradients. For Adam, use `torch.optim.SparseAdam` for the embeddings
+only.
 
 ## When it is wrong
-A table that is also the last layer (tied weights) has a dense gradient anyway. Weight decay and
-clipping by the norm of all gradients do not accept sparse ones; momentum and Adam move rows that
-the batch did not use, the sparse optimizers do not: the training differs, and is mostly as good. On
-a GPU a trace does not show how long the gradient of an embedding takes, so nothing is reported.
+Tied weights have a dense gradient anyway. Weight decay and clipping by the norm of all gradients
+accept no sparse ones. Rows that a batch does not use stop moving: training differs, mostly as good.
+On a GPU nothing is reported.
 
 ## Documents
-Beyond the documents, which do not mention embeddings.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,32 +1,24 @@
 """The job computes in float64.
 
 ## What it sees
-The data types of the parameters (PyTorch), or of what the largest compiled programs multiply (JAX;
-without such products, of the live arrays): most of it is float64 or complex128. float32 arrays may
-become float64 within a program, and the other way round. No trace is needed; a trace narrows the
-range, as does the amount of float64. The lines that ask for it are searched for in the files where
-the main thread was sampled.
+Most parameters (PyTorch), or most of what the largest programs multiply (JAX; else the live
+arrays), are float64 or complex128. A trace narrows the range.
 
 ## Why it costs
-A float64 has twice the bytes of a float32: a vector unit holds half as many, and every read and
-write takes twice the memory. A CPU needs up to twice the time. A data-center GPU has half as many
-units for it, all smaller cards one for each 32 or 64 of the others, and tensor cores do not support
-it, or only slowly.
+A CPU needs up to twice the time. A data-center GPU has half as many units for float64, smaller
+cards a 32nd or 64th; tensor cores are slow at it, or do not support it.
 
 ## How to fix
-Cast model and data to float32 once. NumPy makes float64 by default, and `torch.from_numpy` keeps
-it: one such array turns everything that is added to it into float64. In JAX leave `jax_enable_x64`
-off, or use it only for the few values that need the digits.
+NumPy makes float64, `torch.from_numpy` keeps it, and one such array turns all that is added to it
+into float64. Use `jax_enable_x64` only for the few values that need it.
 
 ## When it is wrong
-Some sciences need the digits: differential equations over long times, sums over very many values,
-inverses of nearly singular matrices. Then it is no fault, and the time is their price. Where the
-program factors matrices by the framework, or works with a library that does, this is said quietly.
-Products are counted, not their size. A JAX program that multiplies no matrices, and takes and
-returns float32, is not seen.
+Long differential equations, sums over very many values and nearly singular matrices need the
+digits. If the program factors matrices, the finding is low. JAX programs without products that take
+and return float32 are not seen.
 
 ## Documents
-Beyond the documents: D4 and D5 advise less than float32, and do not mention float64.
+Beyond the five documents: D4 and D5 advise less than float32.
 """
 
 from __future__ import annotations

@@ -1,27 +1,22 @@
 """The device waits for Python to launch small operations.
 
 ## What it sees
-In a trace, the time in which a GPU has nothing to do because the host has not yet launched the next
-kernel, how many launches a step has, and that none of them come from a CUDA graph. On a CPU, how
-many operators a step has for the time it takes on the main thread, unless a trace shows that matrix
-products and the like account for a part of it.
+On a GPU: the time in a trace in which no kernel is launched yet, with no CUDA graphs. On a CPU:
+many operators for the step's time, unless a trace shows large products.
 
 ## Why it costs
-Each operator goes through Python, the dispatcher and autograd, some 10 us before anything runs. A
-kernel of 5 us ends long before the next one is launched, and a faster GPU changes nothing.
+Each operator costs some 10 us of Python, dispatcher and autograd. A kernel of 5 us ends long before
+the next launch, and a faster GPU changes nothing.
 
 ## How to fix
-`torch.compile` turns many kernels into few; on a GPU `mode="reduce-overhead"` launches all of them
-at once, as a CUDA graph. Optimizers with `fused=True` update all parameters in one kernel. A larger
-batch makes each kernel longer for the same launches.
+`torch.compile` turns many kernels into few; `mode="reduce-overhead"` launches them as one CUDA
+graph. Optimizers with `fused=True` and larger batches also help.
 
 ## When it is wrong
-A trace with stacks or shapes slows the host down, and exaggerates this. Shapes that change make
-`torch.compile` compile again and again; mark them dynamic. Collectives, data-dependent Python and
-printing break the graph where they stand: what is outside of it is still launched one by one. If no
-PyTorch loader says how many samples a step has, on a CPU, the range begins at zero, and the fix is
-to compute more per call. A model that is called for each letter of a word, or for one observation
-at a time, gets slower when compiled, because each call has a price: that is `tiny_work`.
+A trace with stacks or shapes exaggerates this. Changing shapes compile again: mark them dynamic.
+Collectives, data-dependent Python and printing break the graph. On a CPU without a PyTorch loader
+the range begins at zero. A model called for one letter or observation at a time gets slower when
+compiled: that is `tiny_work`.
 
 ## Documents
 D5 (its `tf.function` is TensorFlow's way to do the same).

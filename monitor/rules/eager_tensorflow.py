@@ -1,24 +1,20 @@
 """TensorFlow runs the step eagerly, not as a graph.
 
 ## What it sees
-The main thread in TensorFlow's and Keras' own Python, which looks up, checks and launches one
-operation at a time, outside any `tf.function`. The agent knows the time that goes into building a
-graph, and leaves it out. `run_eagerly=True`, `tf.config.run_functions_eagerly(True)` and a custom
-loop without `@tf.function` all look like this.
+The main thread in TensorFlow's and Keras' Python outside any `tf.function`, without the time of
+building graphs.
 
 ## Why it costs
-Each operation takes some hundred microseconds of Python: layers, the gradient tape, and an
-optimizer that updates each variable separately. A GPU finishes such an operation before the next
-one is launched. A graph is one call, whatever is in it.
+Each operation takes some hundred microseconds of Python, longer than a GPU needs for it. A graph is
+one call.
 
 ## How to fix
-Put `@tf.function` on the whole step: forward, gradient and update. Return what you print as a
-result. In `model.compile` leave `run_eagerly` off.
+Return what you print from the function. Turn off `run_eagerly` and
+`tf.config.run_functions_eagerly`.
 
 ## When it is wrong
-To debug, one runs eagerly on purpose. Operations so large that each fills the device for
-milliseconds gain little. A step that is traced again each time spends its time in the same Python:
-then only `retracing` is reported.
+Eager mode may be on to debug. Operations of milliseconds gain little. If a step is traced again
+each time, only `retracing` is reported.
 
 ## Documents
 D5 (its `tf.function` instead of eager execution).

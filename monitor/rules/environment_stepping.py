@@ -1,29 +1,24 @@
 """The environments of reinforcement learning are stepped in Python, one after the other.
 
 ## What it sees
-Stack samples of the main thread in an environment: in Gymnasium and similar packages, at a line of
-yours that passes an action to `step` of something that also has `reset`, and in such methods of
-your own classes. Making the action from one observation also counts: the policy often takes more
-than the environment does.
+Samples of the main thread in the `step` of environments (Gymnasium and the like, or your classes),
+or in a policy on one observation.
 
 ## Why it costs
-An environment step takes tens of microseconds to milliseconds of Python, and the policy is called
-for one observation at a time: the device computes one row, and waits for the next.
+An environment step takes microseconds to milliseconds of Python, and the device computes one row,
+then waits.
 
 ## How to fix
-Step many environments in one call, and ask the policy once for all of them. In processes:
-`gymnasium.vector.AsyncVectorEnv`, `SubprocVecEnv` of stable-baselines3; as arrays, if each has
-little to do: the same formulas with a row for each. In JAX, under `jax.vmap` and `jax.lax.scan`,
-nothing leaves the device. Collect longer rollouts for each update of the policy, and call `render`
-only when someone watches.
+Use processes (`gymnasium.vector.AsyncVectorEnv`, `SubprocVecEnv` of stable-baselines3), or, for
+environments with little to do, arrays with a row for each. Call `render` only when someone watches.
 
 ## When it is wrong
-Processes help only up to the number of cores, and cost a message each way: an environment of some
-ten microseconds is faster as arrays. More environments per update change what is learned: the
-rollout of each has to be shorter. Environments of an evaluation are counted here too.
+Processes help up to the number of cores and cost a message each way: environments of some ten
+microseconds are faster as arrays. More environments mean shorter rollouts, which changes the
+training. Environments of an evaluation are counted too.
 
 ## Documents
-Beyond the documents: they learn from existing data.
+Beyond the five documents.
 """
 
 from __future__ import annotations

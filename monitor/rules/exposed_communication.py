@@ -1,33 +1,27 @@
 """The devices wait for each other's gradients.
 
 ## What it sees
-The part of the time in which a GPU does nothing but communicate (NCCL, RCCL, XLA's collectives):
-computing and communicating at once costs nothing and does not count. Only a trace shows it. On a
-CPU it is the time in which a rank's main thread waited inside the framework: that is the exchange.
+The time in a trace in which a GPU only communicates (NCCL, RCCL, XLA's collectives). On a CPU: the
+time in which a rank's main thread waits in the framework.
 
 ## Why it costs
-Data-parallel devices exchange their gradients in each step. If the exchange begins only after the
-backward pass, or is larger than the pass can hide, every device is idle. Many small messages have
-the same effect: each pays the network latency, however few bytes it carries.
+An exchange of gradients after the backward pass leaves every device idle. Many small messages each
+pay the latency.
 
 ## How to fix
-Overlap the exchange with the backward pass: DistributedDataParallel does so with its buckets,
-`fully_shard` by prefetching, XLA with its latency-hiding scheduler. Then communicate less: a larger
-batch on each device, or gradients of several small batches added up before they are exchanged
-(`no_sync`). Put the mesh axis that communicates most on the fastest links, and check that NCCL uses
-NVLink and InfiniBand (`NCCL_DEBUG=INFO`). A pipeline needs more micro-batches instead.
+DistributedDataParallel overlaps by buckets, `fully_shard` by prefetching. Put the busiest mesh axis
+on the fastest links, and check that NCCL uses NVLink and InfiniBand (`NCCL_DEBUG=INFO`). A pipeline
+needs more micro-batches.
 
 ## When it is wrong
-A late rank makes all others wait in the collective: from one rank this looks the same, and the fix
-is where that rank is slow. Messages between two devices (pipelines, experts) have other fixes: no
-saving is predicted for them. Gradients of four batches at once train differently from those of one:
-the learning rate may have to change.
+A late rank looks the same: fix that one (`straggler_rank`). No saving is predicted for messages
+between two devices (pipelines, experts). Accumulation may need another learning rate.
 
 ## Documents
 D3 trap 3 (communication takes over 40% of the step), D4 §6 (mesh axes) and D5 (accumulation). D3's
-`dist.initialize(cluster_type=...)` raises: `jax.distributed.initialize()` finds the cluster by
-itself, and GPUs use NCCL anyway. D5's loop counts samples instead of batches: with batches of 16
-and 4 of them to a step, its optimizer never steps.
+`dist.initialize(cluster_type=...)` raises: `jax.distributed.initialize()` finds the cluster, and
+GPUs use NCCL anyway. D5's loop counts samples, not batches: with batches of 16 and 4 to a step, its
+optimizer never steps.
 """
 
 from __future__ import annotations

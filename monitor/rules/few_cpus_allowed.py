@@ -1,28 +1,24 @@
 """The job may use only some of the cores, and these are full.
 
 ## What it sees
-The cores that the job's threads may run on, by their own masks, not the monitor's; how busy these
-are, and how busy the rest of the machine is; how many threads could run and had no core.
+The cores that the job's threads may run on are full, or threads wait for them, and the rest of the
+machine has idle ones.
 
 ## Why it costs
-A mask (`taskset`, `numactl`, a cpuset of the container, Slurm, OpenMP's binding, a line of the
-program) also holds for every thread and loader worker that starts later. Eight workers on one core
-load no faster than one, and the main thread, which launches the device's work, waits with them.
+A mask (`taskset`, `numactl`, a cpuset, Slurm, OpenMP, the program) holds for every later thread and
+loader worker.
 
 ## How to fix
-Ask for more cores where the mask comes from. Slurm gives a task one core unless `--cpus-per-task`
-says more, and `srun` needs the option again. In a running job, `taskset -apc` widens the masks of
-all threads at once, within its cpuset. If the mask is intended, start no more threads and workers
-than it has cores: `len(os.sched_getaffinity(0))` counts them, `os.cpu_count()` does not.
+Slurm gives a task one core unless `--cpus-per-task` says more, and `srun` needs the option again.
+`taskset -apc` widens the masks of a running job within its cpuset. `len(os.sched_getaffinity(0))`
+counts the cores of the mask, `os.cpu_count()` does not.
 
 ## When it is wrong
-The other cores may be idle and still reserved for someone else. More cores help only as far as the
-work of a step divides: the upper end of the gain assumes that it divides among all waiting threads.
-If the job fills its cores and no thread waits, it is reported without a gain: it may need no more,
-or its libraries have counted these cores and started no more threads.
+Idle cores may be reserved for others. The upper end of the gain assumes work for all waiting
+threads. If no thread waits, no gain is given: the job may need no more.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

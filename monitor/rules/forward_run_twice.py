@@ -1,28 +1,20 @@
 """Each step runs the model once more than it learns from.
 
 ## What it sees
-Two compiled JAX programs that each step calls equally often, on as many bytes of arguments (or
-more, by the optimizer's state): one has the products of a forward pass, the other about three times
-the work. The sizes and flops come from the compiled programs themselves, the calls from a trace. In
-any framework it is also a line of your loop that calls the model and whose result goes into no
-loss, no update and no further framework call, next to a line that runs the same model and trains
-it. That is read from the data flow in your source; its share of the time comes from the samples.
+In a trace of JAX: two programs called equally often on the same arguments, one a forward pass, one
+with about three times the work. In any framework: a line that calls the model for a result that
+nothing learns from, next to one that trains it.
 
 ## Why it costs
-The backward pass needs the forward pass, and computes it itself. A loss that is computed
-separately, to be printed, or an accuracy, repeats the forward pass: a quarter of all the work of
-the step.
+A separate loss or accuracy repeats the forward pass: a quarter of the step's work.
 
 ## How to fix
-Compute both in one call: `jax.value_and_grad` instead of `jax.grad`. Return what else you need from
-the forward pass with the loss, by `has_aux=True`. In PyTorch keep the output that the loss is
-computed from, detached, for what else you print.
+Use `jax.value_and_grad` with `has_aux=True` instead of `jax.grad`.
 
 ## When it is wrong
-The loss after the update, or on other data, is not the one that the gradient belongs to, and has to
-be computed separately: then every hundred steps or so is enough. An evaluation that is that rare is
-not reported. Programs with loops do not state their flops and are not judged. What an object keeps
-from a pass, or a function returns from it, may be used elsewhere: it is not reported.
+The loss after the update, or on other data, needs its own pass: every hundred steps is enough, and
+not reported. JAX programs with loops are not judged, nor are results that an object keeps or a
+function returns.
 
 ## Documents
 D4 §7 (value_and_grad with has_aux).

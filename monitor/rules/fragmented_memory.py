@@ -1,23 +1,19 @@
 """Free device memory is in pieces too small to use.
 
 ## What it sees
-What the framework's allocator holds and does not use, in pieces between used ones, together with
-allocations that failed or that had to return everything to the driver and try again. In JAX it is
-what is free outside the largest free block.
+The allocator holds memory that it does not use, and allocations fail or are tried again. In JAX:
+free memory outside the largest free block.
 
 ## Why it costs
-A large tensor needs one piece. If there is none, PyTorch waits for the device, returns all cached
-memory to the driver, and asks again: each time the whole device is idle. In the end the allocation
-fails, with gigabytes free.
+Without a piece large enough, PyTorch waits for the device, empties its cache and asks the driver
+again. In the end the allocation fails, with gigabytes free.
 
 ## How to fix
-Let segments grow (`expandable_segments:True`): free memory then lies in one piece. Sizes that
-change with each batch break it up: pad to a few lengths. In JAX leave preallocation on.
+Growing segments keep free memory in one piece; changing sizes break it up.
 
 ## When it is wrong
-In the middle of a step, much memory is free only for a moment: what counts are the allocations that
-fail or are tried again. Those before the recording are not counted. If memory is full to the last
-piece, fragmentation is not the cause: then this rule is silent.
+Memory free in the middle of a step is no fault. Allocations that failed before the recording are
+not counted. If memory is completely full, the rule is silent.
 
 ## Documents
 D3 trap 2 (fragmentation and OOM).

@@ -1,22 +1,19 @@
 """Random numbers are drawn on the host once, while a function is compiled, and never again.
 
 ## What it sees
-The agent sees what JAX compiles, and from which file. The source of those functions, or of what
-they call in that file, calls `random` or `numpy.random`, or a generator that one of them made.
+The source of a function that JAX compiles, or of one that it calls in the same file, draws from
+`random` or `numpy.random`.
 
 ## Why it costs
-A function under `jax.jit` runs in Python once, while it is traced. What it draws then becomes a
-constant of the program: the same noise, the same dropout mask, the same shuffling in each step.
-Nothing fails, and nothing is slower, but the training is not the intended one.
+A jitted function runs in Python once: its draw becomes a constant, the same noise or dropout mask
+in each step. Nothing fails, but the training is not the intended one.
 
 ## How to fix
-Draw with `jax.random`, from a key that comes in as an argument; split it outside the step, so that
-each step has its own.
+Pass a new key for each step as an argument.
 
 ## When it is wrong
-A constant may be intended: numbers for an initial value, or a fixed projection. Then draw it
-outside and pass it in, so that the next reader sees it. Only the source is known here, not whether
-that line was reached. The source of a lambda is not searched.
+A constant may be intended: draw it outside and pass it in. The line may not be reached. Lambdas are
+not searched.
 
 ## Documents
 D4 summary (PRNG keys split outside the step).

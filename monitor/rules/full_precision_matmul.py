@@ -1,28 +1,21 @@
 """Matmuls run in full precision; the tensor cores are idle.
 
 ## What it sees
-In a trace of a GPU that has tensor cores for bfloat16 (Ampere and later, MI200 and later): how much
-of the kernel time goes to matrix products and convolutions in float32 or TF32, by the names of the
-kernels. For TensorFlow without a trace: the types of the products in its graphs, and whether Keras'
-policy names another type, for example because it was set after the model was built. Then it is not
-known how much of the time they take, and no gain is given.
+In a trace of a GPU with bfloat16 tensor cores (Ampere, MI200 and later): the kernel time of
+products and convolutions in float32 or TF32. In TensorFlow without a trace: types of products and
+Keras' policy, without a gain.
 
 ## Why it costs
-A tensor core multiplies bfloat16 16 times as fast as the float32 units of a data-center GPU, 4
-times on smaller cards, twice on gaming cards; and twice as fast as TF32. Half the bytes to read and
-write also make the other kernels faster.
+bfloat16 is 16 times as fast as float32 on a data-center GPU, 4 times on smaller cards, twice on
+gaming cards, and twice as fast as TF32.
 
 ## How to fix
-Let the products run in bfloat16 and keep the parameters in float32: in PyTorch by `torch.autocast`
-around forward pass and loss, in JAX by `dtype` of the layers (Flax) or by casting activations.
-bfloat16 has the range of float32, so the loss needs no scaling. If it is too coarse, TF32 costs
-nothing: `torch.backends.cuda.matmul.fp32_precision = "tf32"`. In Keras set the policy
-`mixed_bfloat16` before the model is built.
+bfloat16 has the range of float32, so the loss needs no scaling. In Flax set `dtype` of the layers.
+If bfloat16 is too coarse: `torch.backends.cuda.matmul.fp32_precision = "tf32"`.
 
 ## When it is wrong
-Small products wait for memory or for their launch and gain little. A few computations need the
-digits: sums over very many elements, norms, losses; autocast leaves those in float32. On a CPU it
-helps only with bfloat16 units (AMX, AVX-512 BF16), which no trace shows: that is not judged here.
+Small products gain little. Sums over very many elements, norms and losses need float32: autocast
+leaves them so. On a CPU this is not judged; it helps only with AMX or AVX-512 BF16.
 
 ## Documents
 D4 summary (bfloat16 matmuls) and D5 (AMP, Keras). In JAX `default_matmul_precision("bfloat16")`

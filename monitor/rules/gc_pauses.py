@@ -1,29 +1,20 @@
 """Python's garbage collector pauses the job.
 
 ## What it sees
-How much of the time Python spends in its cyclic garbage collector, measured in the job itself at
-the beginning and end of each collection, and how long a collection takes. For Julia it is the time
-that its own collector counts, read from outside, and how many collections were full ones.
+The time that Python spends in its cyclic garbage collector, measured in the job. In Julia: the time
+that its own collector counts.
 
 ## Why it costs
-A full collection walks over every object there is. `len(gc.get_objects())` right after `import
-torch` says 171,000, after `import jax` 95,000 (PyTorch 2.13, JAX 0.10, Python 3.11); lists of
-samples, file names and records add millions. All Python code is stopped meanwhile, so nothing is
-launched.
+A full collection visits every object: some 100,000 after the imports, and millions with lists of
+samples. No Python code runs meanwhile.
 
 ## How to fix
-Call `gc.freeze()` once, after the data and the model are created: the collector does not visit
-these objects again. Let it run less often with `gc.set_threshold`. Call `gc.collect()` in the
-training loop every hundredth step, or never: tensors and arrays are freed by their reference
-counts, at once, without it. With several ranks, all wait while one collects: `gc.disable()`, and
-`gc.collect()` at the same step on all of them. In Julia `GC.gc()` walks over all objects,
-`GC.gc(false)` over the young ones: if the collector does not know how full the device is (Flux.jl
-with CUDA.jl), a young collection every few steps is the cheap way.
+Tensors and arrays are freed without `gc.collect()`. With several ranks, call `gc.disable()`, and
+`gc.collect()` at the same step on all of them. In Julia `GC.gc(false)` visits only young objects.
 
 ## When it is wrong
-A job that makes many reference cycles in each step (trees whose nodes know their parents) has to
-collect them: that cost stays. `gc.freeze()` keeps what is alive forever, so a call in the middle of
-training would also keep that step's garbage: collect first.
+A job that makes many reference cycles in each step has to collect them. `gc.freeze()` keeps all
+live objects forever: collect first.
 
 ## Documents
 D2 §1 (GC cadence: 67% -> 3% of the time in Julia's collector). The pair of Julia programs shows it

@@ -1,26 +1,22 @@
 """Another thread of the job holds the Python lock that training needs.
 
 ## What it sees
-The main thread waiting for Python's lock (the GIL), in samples taken from outside, and the line of
-the thread that held it. Threads that load data are reported by `input_starved`.
+Samples in which the main thread waits for Python's lock (the GIL), and the line of the thread that
+holds it. Threads that load data are `input_starved`.
 
 ## Why it costs
-One thread of a process runs Python at a time. A thread that asks for the lock waits up to 5 ms
-until the other has to release it, and must ask again after each call that released it, as most
-operations of PyTorch and JAX do: a step of a hundred calls may wait half a second for a thread that
-only counts words. The device gets its work that much later.
+A thread waits up to 5 ms for the lock, again after each call that released it, as most of PyTorch's
+and JAX's do. The device gets its work later.
 
 ## How to fix
-Move that work to a separate process, or to code that releases the lock while it works (NumPy on
-large arrays, a tokenizer written in Rust). Do it less often, or between epochs. A shorter interval
-(`sys.setswitchinterval`) shortens each wait, but not their number.
+Code that releases the lock also helps (NumPy on large arrays, a tokenizer in Rust), as does less of
+this work. `sys.setswitchinterval` shortens each wait, not their number.
 
 ## When it is wrong
-Which of two threads has to wait for the lock is chance: a thread that works through a queue may
-have to finish before the step can continue anyway. Then only its work counts, not where it runs.
+If a step needs the result of the other thread anyway, moving the work gains nothing.
 
 ## Documents
-Beyond the documents: they describe loaders with processes.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,27 +1,23 @@
 """A GPU reported an error, or is lost.
 
 ## What it sees
-The XID errors that the driver reports while the job is watched, and a GPU that the driver no longer
-reaches. Each XID is shown with its meaning and what to do first.
+The XID errors that the driver reports while the job is watched, with meaning and first action; and
+a GPU that the driver no longer reaches.
 
 ## Why it costs
-Some errors end the process that used the GPU, some leave a GPU that does not answer until it is
-reset, and some only announce that its memory is wearing out. A job that goes on after one of them
-may hang in its next collective, or compute with damaged numbers.
+A job that goes on may hang in its next collective, or compute with damaged numbers.
 
 ## How to fix
-Save a checkpoint if the job still answers. Then do what the error calls for: an error of the
-program (XID 13, 31) is found with compute-sanitizer; an error of the memory (48, 63, 64, 94, 95)
-needs a reset of the GPU at the next opportunity; a lost GPU (79) needs a restart of the machine.
-The kernel log (`dmesg`) names the process. If the error returns after that, contact the maker.
+XID 13 and 31 are errors of the program: use compute-sanitizer. Memory errors (48, 63, 64, 94, 95)
+need a GPU reset at the next opportunity, a lost GPU (79) a restart of the machine. `dmesg` names
+the process. If the error returns, contact the maker.
 
 ## When it is wrong
-An error that another program caused on the same machine is reported too. XIDs 43 and 45 follow
-another error, or a process that was killed: look at what came before.
+Errors caused by other programs are reported too. XIDs 43 and 45 follow another error or a killed
+process.
 
 ## Documents
-None of the five mentions it: beyond the documents. The meanings are those of NVIDIA's XID
-catalogue.
+Beyond the five documents. The meanings are those of NVIDIA's XID catalogue.
 """
 
 from __future__ import annotations

@@ -1,31 +1,24 @@
 """Generation computes the whole sequence again for each token.
 
 ## What it sees
-Stack samples of the main thread in a loop of yours that appends a token to a sequence, an array or
-a list, and gives the sequence to the model in the next pass; in one that gives the model its last
-output and appends keys and values to the earlier ones; or in `generate` of transformers, whose
-cache grows unless it is asked for a fixed length. How much of a GPU's time this leaves idle is not
-given: a trace shows it.
+A loop that appends a token and passes the whole sequence to the model again, or appends to keys and
+values; or transformers' `generate` without a fixed-length cache. The idle time of a GPU needs a
+trace.
 
 ## Why it costs
-Without a cache of keys and values the model computes the whole text again for each token of it.
-With a growing cache each token has new shapes: nothing can be compiled or captured in a graph once
-and for all, JAX compiles again, and for one prompt at a time Python takes longer than the device.
+Without a cache the model computes the whole text for each token. With a growing cache shapes
+change: JAX compiles again, and no graph can be captured.
 
 ## How to fix
-Keep keys and values of all earlier tokens in buffers that are as long as the longest text, write
-the new ones in their place, and give the model one token. Then the step has one shape: compile it
-(`torch.compile(mode="reduce-overhead")`, `jax.jit`, `jax.lax.scan` over the tokens). Generate for
-many prompts at once. In transformers: `cache_implementation="static"`. For more than a quick look,
-use a server that batches by itself (vLLM, SGLang).
+Compile the step (`torch.compile(mode="reduce-overhead")`, `jax.jit`). For regular use, take a
+server that batches (vLLM, SGLang).
 
 ## When it is wrong
-A few sample tokens during training cost little, and are not reported. Short texts in large batches
-on a busy device gain nothing from a cache. In a loop on the CPU, where each computed token costs, a
-cache saves more than is known here.
+A few sample tokens during training are not reported. Short texts in large batches on a busy device
+gain nothing. On a CPU a cache saves more than is predicted.
 
 ## Documents
-Beyond the documents: they generate nothing.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,33 +1,23 @@
 """The job's own code on the host takes the time.
 
 ## What it sees
-The account of the host: your lines at which the main thread was sampled while it ran Python or
-library code, or slept, without any framework code. It names the function with most of that time.
-Occasional work counts in full, the framework's part included: validation, checkpoints, and what is
-guarded by `if step % 100 == 0`. Every rule about the same lines comes first, because it knows a
-fix. If the thread waits for threads or processes that it started, their lines follow its own. If
-the main thread only waits for requests or orders, the working threads are judged, and no gain is
-given: it is not known how many requests there are. In a program in which no framework is seen to
-compute, and no step or GPU is known, a wait counts only while other processes of the job run, or
-the disk works for it: it may wait as long as it likes for a request, a message, a timer or a
-person.
+Your lines at which the main thread works or sleeps outside the framework; occasional work
+(validation, checkpoints, `if step % 100 == 0`) counts in full. Rules that know a fix for these
+lines come first. If the thread waits for its own threads or processes, their lines follow. If it
+only serves requests, no gain is given. In a program without framework, steps or GPU, a wait counts
+only while other processes of the job run or the disk works.
 
 ## Why it costs
-The device waits for what the main thread does between two launches, unless it has work queued.
-Python takes some ten nanoseconds for each operation; writing to a file, a sleep or another program
-take milliseconds.
+Unless work is queued, the device waits for what the main thread does between two launches.
 
 ## How to fix
-Do it less often, do it elsewhere, or do it on whole arrays: log and save every hundred steps, move
-it to a separate thread or process, replace a Python loop by NumPy, or both by the framework. What
-the code computes may not be needed in each step at all.
+Log and save every hundred steps; replace Python loops by NumPy, or both by the framework.
 
 ## When it is wrong
-The gain is what you would recover if these lines cost nothing, which is more than any change of
-them can give. A job with little work for the device may consist of such code.
+No change recovers all of the gain. A job with little device work may consist of such code.
 
 ## Documents
-Beyond the documents: they are about frameworks, and this is your own code.
+Beyond the five documents.
 """
 
 from __future__ import annotations

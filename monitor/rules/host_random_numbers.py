@@ -1,25 +1,19 @@
 """The main thread draws random numbers on the host in every step.
 
 ## What it sees
-Stack samples of the main thread at lines that draw random numbers with NumPy, Python or, if the job
-computes on a GPU, PyTorch without a device. It reads these lines in the source; if samples are
-drawn from a `deque`, as a replay memory often is, it says so.
+Samples of the main thread at lines that draw numbers with NumPy, Python or, in a job on a GPU,
+PyTorch without a device; also draws from a `deque`.
 
 ## Why it costs
-Noise, masks and augmentations of a whole batch are many numbers: 30 ns each with NumPy, 100 ns to 1
-µs with Python's `random`. The thread that launches the work draws them, and they must then be
-copied to the device. A `deque` finds a place by walking from its nearer end: with 100,000
-transitions that takes longer than drawing the number.
+A number takes 30 ns with NumPy, 100 ns to 1 µs with `random`, and must be copied to the device. A
+draw from a long `deque` walks to its place, which takes longer.
 
 ## How to fix
-Draw them where they are needed: `torch.randn(.., device=device)`, `jax.random` in the compiled
-step, with a new key for each step that is derived outside it. Keep the samples in a list or in
-arrays, and overwrite the oldest.
+Keep samples to draw from in a list or array, and overwrite the oldest.
 
 ## When it is wrong
-Numbers that are drawn while the device has other work cost nothing. In worker processes of a loader
-they delay nothing. On a CPU backend the device's numbers use the same CPU; there NumPy's newer
-generator is about as fast as JAX's, and half as fast as PyTorch's.
+Draws while the device is busy cost nothing. On a CPU backend NumPy's newer generator is about as
+fast as JAX's, and half as fast as PyTorch's.
 
 ## Documents
 Beyond the documents; D4's summary splits the keys outside the step.

@@ -1,23 +1,17 @@
 """Data goes from the host to the device in every step, though it could stay there.
 
 ## What it sees
-Programs that each step of a trace calls and whose arguments are larger than all arrays on the
-device: the rest are NumPy arrays that are copied at each call. On a GPU the trace shows the copies:
-their bytes, and the time in which nothing else runs. Without such a trace, it is the samples of the
-main thread passing on an array that, by the source, no step changes.
+In a trace: programs whose arguments are larger than all arrays on the device, and on a GPU the time
+of their copies. Without one: samples of the main thread passing an array that no step changes.
 
 ## Why it costs
-A compiled function takes its arguments from the device's memory. A host array is copied there in
-full at each call, even if only a batch of it is used. The step cannot begin before that.
+A host array is copied in full at each call, even if a batch of it is used, before the step begins.
 
 ## How to fix
-Put what does not change on the device once, before the loop: the data set if it fits, tables,
-masks. Then cut the batches out there. If the data do not fit, copy one batch at a time, ahead of
-its use.
+If the data do not fit, copy each batch ahead of its use.
 
 ## When it is wrong
-A batch that is new in each step has to be copied in each step. Only the wait for it can be avoided,
-by copying the next one to the device early.
+A batch that is new in each step has to be copied: only the wait can be avoided.
 
 ## Documents
 D1 §1 (`jax.device_put`): its advice holds. D1's `PositionalSharding` is gone: the second argument

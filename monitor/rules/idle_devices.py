@@ -1,31 +1,26 @@
 """Some of the devices do no work.
 
 ## What it sees
-The devices that the process may use, and those on which it keeps anything, as the framework itself
-reports. In a trace of several devices: those that computed hardly anything, and all of them if
-together they do less than one device could.
+Devices on which the process keeps nothing, or which compute hardly anything in a trace; all devices
+if together they do less than one could.
 
 ## Why it costs
-A JAX or PyTorch program runs on one device unless it is distributed. Seven of eight GPUs then cost
-as much as the one that works, and the step takes as long as on a machine with one.
+A JAX or PyTorch program runs on one device unless it is distributed.
 
 ## How to fix
-JAX: make a mesh of all devices, split the batch over it, and replicate the parameters on it; the
-jitted step follows its arguments. PyTorch: start a process for each GPU with `torchrun`, and wrap
-the model in DistributedDataParallel, or in `fully_shard` if it is too large for one GPU.
-TensorFlow: build the model in the scope of a MirroredStrategy. If all devices wait for the host,
-more of them are not faster: find what the host waits for.
+In PyTorch use `fully_shard` if the model is too large for one GPU. If all devices wait for the
+host, fix that first.
 
 ## When it is wrong
-Devices may be left to another program on purpose: hide them with CUDA_VISIBLE_DEVICES. Only compute
-time divides, and a small batch divides badly. If a CPU simulates several devices, one of them may
-already use all cores: then it is reported for what it would mean on GPUs, without a time.
+Devices may be left to other programs: hide them with CUDA_VISIBLE_DEVICES. Only compute time
+divides, and a small batch divides badly. Devices simulated on a CPU get no gain: one may use all
+cores.
 
 ## Documents
-D1 §2, D3, D4 §5-6 and D5. `PositionalSharding`, `pjit` and `Shard` are gone or never were: it is
-NamedSharding with `jax.make_mesh` now, whose axes must be Auto for ordinary code. D1 puts the data
-on one GPU and then asks for all of them, which raises; `pmap` is the old way, and it does keep a
-copy of the weights on each device.
+D1 §2, D3, D4 §5-6 and D5. `PositionalSharding`, `pjit` and `Shard` are gone or never were: use
+NamedSharding with `jax.make_mesh`, whose axes must be Auto for ordinary code. D1 puts the data on
+one GPU and asks for all, which raises; `pmap` is the old way, and copies the weights to each
+device.
 """
 
 from __future__ import annotations

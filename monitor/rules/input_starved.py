@@ -1,45 +1,28 @@
 """The device waits for the next batch.
 
 ## What it sees
-How much of the time the device is idle because the main thread is in the data loader: exact in a
-trace, and measured by the agent as the waits for PyTorch's loaders. Without such a loader, it is
-the stack samples of the main thread reading or decoding data, or making what the steps compute on,
-as far as the device was idle at that time. What it makes is known from the data flow in the source:
-a line works on the host, its result goes into the framework's work, and none of its inputs come
-from there. On a CPU it is also loading that no thread waits for: processes that the job started run
-while all cores are taken, and their own stacks name the line.
+The time in which the device is idle while the main thread waits for the data loader (from a trace
+or the agent), or makes batches itself (from samples and your source). On a CPU also loading that
+takes cores from the step.
 
-What loading spends its time on is read from the same stacks, wherever it happens: in the main
-thread, in worker processes, in threads of the process itself. If one kind takes at least a third of
-it, beyond chance, the finding names it: waiting for storage (and of which kind), for the network,
-or for something else without using a core; decoding; tokenizing; reading and unpacking files;
-transforming samples; collating them; passing them between processes; starting the workers again at
-each epoch; or one worker that all others wait for.
-
-A tf.data pipeline that does one thing after the other is reported as a hint if a graph asks it for
-batches, as Keras' `fit` does, and no trace shows the wait.
+The finding names the kind of work that takes at least a third of loading, such as storage, network,
+decoding, tokenizing, collating, passing between processes, starting workers each epoch, or one slow
+worker. A serial tf.data pipeline without a trace is a hint.
 
 ## Why it costs
-Reading, decoding and augmenting samples takes the CPU longer than the device needs for the step.
-Without workers this happens between the steps, in the thread that launches the work.
+Samples take the CPU longer than the step takes the device. Without workers, loading happens between
+the steps.
 
 ## How to fix
-Prepare batches ahead: in worker processes that stay alive and keep a few batches each, or in
-threads if the time goes into reading and not into Python. Use no more workers than there are cores.
-What remains after that is the storage or the decoding itself: cache the samples, or store them
-smaller. If the workers wait for storage and leave the cores idle, more workers than cores do help.
-
-If the cause has a name, the finding shows its own fix: for storage a copy on a local disk, for
-decoding and tokenizing doing them once, for workers that start again `persistent_workers`.
+Use threads if the time goes into reading and not into Python. Use no more workers than cores,
+unless they wait for storage. Then cache the samples, or store them smaller: a copy on a local disk
+for slow storage, decoding and tokenizing once, `persistent_workers` for workers that start again.
 
 ## When it is wrong
-A job may wait for a batch that it could not have earlier, as with data that arrives over time. In a
-program in which nothing is seen to compute (`host_code` explains how that is decided), such a wait
-counts only while other processes of the job run. A wait that remains after the fix is no failure:
-what counts is the step time. The saving is seldom the whole wait: the workers take cores and memory
-from the thread that launches, and a loader's work is at best divided by their number. Stack samples
-name what a thread does by the library that it is in, and by the names on your line: an unknown
-library has no name, and then the finding says only that the device waits for loading.
+Data may arrive over time, and be available no earlier. In a program that computes nothing, a wait
+counts as in `host_code`. The saving is seldom the whole wait: workers take cores and memory, and
+divide the work at best by their number. Judge by the step time. In an unknown library the kind of
+work has no name.
 
 ## Documents
 D2 §4 (batch iterators) and D5 (input pipeline). D2's loader moves nothing to the device by itself;

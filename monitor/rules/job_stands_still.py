@@ -1,35 +1,27 @@
 """The job is stuck: it is stopped, or its main thread waits and nothing works for it.
 
 ## What it sees
-A process of the job that the kernel reports as stopped, and since when, as seen once a second.
-Otherwise, stack samples that find the main thread of each training process at the same line for a
-minute or more, while the kernel counts almost no CPU time, reads and writes of the whole job, no
-step ends, and its GPUs do nothing. A GPU that reports being busy without touching its memory, at
-the power of an idle one, only waits for other GPUs: that also counts as doing nothing.
+A process that the kernel reports as stopped. Or: the main thread of each training process at one
+line for a minute, with almost no CPU time, reads or writes in the job, no step, and GPUs that do
+nothing or only wait for other GPUs.
 
 ## Why it costs
-All of it. A process that is stopped, by Ctrl-Z, `kill -STOP`, a scheduler or a debugger, continues
-only when someone resumes it. A lock that is never released, Python's own while a thread waits in C,
-a queue that is never filled, a rank that left the loop before the others: none of these ends by
-itself, or only with a timeout, 10 minutes with NCCL, 30 with gloo.
+A stopped process (Ctrl-Z, `kill -STOP`, scheduler, debugger) waits for someone to resume it. A
+lock, an empty queue or a missing rank ends by a timeout at best: 10 minutes with NCCL, 30 with
+gloo.
 
 ## How to fix
-`kill -CONT PID` resumes a stopped process; after Ctrl-Z, type `fg` or `bg` in its shell. Otherwise
-look at the line, and at what should have let it continue: the thread that holds the lock, the
-process that fills the queue, the rank that is missing. `faulthandler` prints where each thread is,
-from inside and without a debugger. With several ranks, the one at a different line is the cause;
-among those that wait in collectives, the one that has started fewer: PyTorch's flight recorder
-shows in which one each of them is.
+`kill -CONT PID` resumes a process; after Ctrl-Z type `fg` or `bg`. Otherwise find the thread that
+holds the lock, the process that fills the queue, or the rank at a different line. If all ranks wait
+in collectives, it is the one that has started fewer: PyTorch's flight recorder shows them.
 
 ## When it is wrong
-Some schedulers stop jobs in turns, and a debugger stops on purpose. A program that waits on purpose
-(a server without requests, a notebook, an evaluation that waits for the next checkpoint) looks the
-same. If no step was seen before and the line is in no training loop, or if it sleeps, saves or asks
-a person, it is a low finding. Other machines are not seen: a rank may wait for one that saves
-there.
+Schedulers and debuggers stop jobs on purpose. A server or notebook that waits looks the same: the
+finding is low if no step was seen and the line is in no training loop, or if it sleeps, saves or
+asks a person. Ranks on other machines are not seen.
 
 ## Documents
-Beyond the documents: in them no job gets stuck.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,23 +1,19 @@
 """Large arrays are copied to the host in every step.
 
 ## What it sees
-The bytes that a step reads back, and the lines that do it. With PyTorch on a CPU, where nothing is
-copied, it is the time of the lines that take whole tensors (`.cpu()`, `.tolist()`); of a line
-that also computes them the gain is not sure. On a GPU it is
-the copies in the trace, and the time in which nothing else runs.
+The bytes that a step copies to the host, their time in a GPU trace, and the lines. With PyTorch on
+a CPU: the time of lines that take whole tensors (`.cpu()`, `.tolist()`); of a line that also
+computes them the gain is not sure.
 
 ## Why it costs
-The host waits until the device has computed the array, then for the copy, then does its own work on
-it; the device meanwhile has nothing to do. Logits, activations or images of a whole batch are a
-thousand times larger than what you want to know about them.
+The host waits for the array and its copy, then works on it while the device is idle.
 
 ## How to fix
-Compute on the device what you need from the array, and return that: a mean, a count of hits, the
-worst. Read whole arrays only every hundred steps.
+Return a mean, a count or the worst; read whole arrays every hundred steps.
 
 ## When it is wrong
-If the arrays are the result, as when generating data, they have to be copied: then do it in the
-background, a step later, from pinned memory.
+If the arrays are the result, as in generation, copy them in the background, a step later, from
+pinned memory.
 
 ## Documents
 D4 summary: never send large arrays to the host in each step. It holds.

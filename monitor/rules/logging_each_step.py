@@ -1,25 +1,22 @@
 """Logging takes time in every step.
 
 ## What it sees
-Stack samples of the main thread in logging code: W&B, TensorBoard, MLflow and others, Python's
-`logging` and `csv`, progress bars, plots, and lines of yours that print, write to a file, or flush
-one. If such a line waits to read a loss from the device, that is `per_step_sync`.
+Samples of the main thread in logging code: W&B, TensorBoard, `logging`, progress bars, plots, and
+lines that print or write files. If the line waits for a loss, that is `per_step_sync`.
 
 ## Why it costs
-Each call formats, locks and writes in the thread that launches the steps. `flush` and `fsync` wait
-for a disk each time; a plot takes a tenth of a second; `wandb.watch` makes a histogram of every
-gradient.
+The thread that launches steps formats and writes. `flush` and `fsync` wait for a disk, a plot takes
+a tenth of a second, `wandb.watch` makes a histogram of every gradient.
 
 ## How to fix
-Log every hundredth step, and keep a running sum of the others on the device: it says more than one
-step. Let the file buffer, and flush it at the end of an epoch. Plot elsewhere, from the log.
+Keep a running sum on the device. Plot elsewhere, from the log.
 
 ## When it is wrong
-A job with very short steps may log every hundredth and still be reported: then log by time. What a
-library writes in its own thread is not the main thread's time, and not seen.
+With very short steps, every hundredth is still too often: log by time. Work in a library's own
+thread is not seen.
 
 ## Documents
-Beyond the documents: they only print a step's loss.
+Beyond the five documents.
 """
 
 from __future__ import annotations

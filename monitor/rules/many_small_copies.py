@@ -1,26 +1,19 @@
 """Many small copies go to the device in each step.
 
 ## What it sees
-How many copies from the host to the device a step makes, and how large they are: on a GPU the
-copies in a trace with their bytes, for JAX on any device its `DevicePut` calls, or the calls of
-`jax.device_put` that the agent counts. Their time comes from a trace, or from samples of the main
-thread.
+The number and size of copies to the device in a step: in a GPU trace, from `DevicePut` calls in
+JAX, or as the agent counts `jax.device_put`.
 
 ## Why it costs
-Each copy has a fixed cost: the call into the framework and the driver, 31 to 34 us in JAX 0.10 on a
-CPU (`benchmarks/unit_costs.py`), and a separate transfer over the link. Passing 64 arrays of 4 KiB
-to JAX took 2 ms; stacking them on the host and passing one took 0.1 ms.
+Each copy costs 31 to 34 us in JAX 0.10 on a CPU. Passing 64 arrays of 4 KiB took 2 ms, stacking and
+passing one 0.1 ms (`benchmarks/unit_costs.py`).
 
 ## How to fix
-Combine the pieces on the host, where that is a plain copy of memory, and copy them once: one array
-for a batch, and one for numbers that belong together. What does not change from step to step
-(tables, masks, constants) belongs on the device before the loop.
+Put tables, masks and constants on the device before the loop.
 
 ## When it is wrong
-Pieces of different types or shapes cannot always be one array. If the host runs well ahead of a
-busy device, the calls are hidden, and the fix gains less. A compiled function that takes one array
-instead of a hundred is also called faster: that is not counted. In a loop over the samples of a
-batch the copies are part of that loop, and end with it.
+Different types or shapes may not fit one array. A host well ahead of a busy device gains less.
+Copies in a loop over samples end with that loop.
 
 ## Documents
 D2 §3 (practice 3: pack small copies). It holds for PyTorch and JAX too; its code for Flux.jl was

@@ -1,24 +1,19 @@
 """Memory grows with every step.
 
 ## What it sees
-The resident memory of the job, or the bytes of JAX's live arrays, grow over the whole recording: as
-much in its second half as in the first, so they do not level out. For Julia it is what its
-collector finds alive: the memory that it holds also grows with the garbage.
+The job's resident memory, or JAX's live arrays (in Julia: the live objects), grow as much in the
+second half of the recording as in the first.
 
 ## Why it costs
-Nothing, until the memory is full; then the job is killed, after hours. Before that the system
-swaps, the garbage collector has more objects to visit, and file caches are dropped.
+Full memory ends the job, after hours. Before that the system swaps and drops file caches.
 
 ## How to fix
-Keep numbers, not tensors. A summed loss still refers to the graph of its step with all activations:
-`loss.detach()`, or `loss.item()` every N steps. In JAX keep the mean instead of the outputs, and
-drop lists of arrays once they are written. In Flux.jl the memory of dropped arrays is freed by a
-collection and `CUDA.reclaim()`.
+A summed loss keeps the graph of its step with all activations: use `loss.detach()`, or
+`loss.item()` every N steps. Drop lists of arrays once they are written.
 
 ## When it is wrong
-Caches and replay buffers fill up to a limit and stop; a recording that ends before that shows a
-rise. A data set that is read through a memory map counts as resident, and is no leak. Nothing is
-reported while the job mostly compiles: a compiler takes memory, and gives it back.
+Caches and replay buffers fill up and stop. Memory-mapped data count as resident. Nothing is
+reported while the job mostly compiles.
 
 ## Documents
 D2, causes (memory that grows until transfers wait). Its code for Julia was run on a CPU; its code

@@ -1,26 +1,22 @@
 """Memory is close to the container's limit, or the limit has already killed a process.
 
 ## What it sees
-The memory that the job's cgroup holds, compared with its tightest limit, without file pages, which
-the kernel can drop; and how many processes of the cgroup it has killed for memory.
+The memory of the job's cgroup without file pages, compared with its tightest limit; and processes
+killed for memory.
 
 ## Why it costs
-Nothing, until something more is allocated: a larger batch, one more worker, a checkpoint that is
-assembled in memory. Then the kernel kills a process. If it is a loader worker, the PyTorch job ends
-with an error that does not say why.
+With the next allocation the kernel kills a process. If it is a loader worker, PyTorch's error does
+not say why.
 
 ## How to fix
-Raise the limit (`--mem` of Slurm, `resources.limits.memory` of Kubernetes, `--memory` of Docker),
-or use less: fewer loader workers, a smaller `prefetch_factor`, arrays instead of lists of objects.
-Batches on their way from loader workers lie in /dev/shm, which counts against the same limit.
+Use arrays instead of lists of objects, and a smaller `prefetch_factor`: batches of workers lie in
+/dev/shm, which counts too.
 
 ## When it is wrong
-A job whose memory is constant may run at 99% for days. Growing memory is `memory_growth`, which
-predicts how long it will last, and a job that waits for memory is `memory_stalls`: neither is
-reported here.
+Constant memory may stay at 99% for days. Growth is `memory_growth`, waiting is `memory_stalls`.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

@@ -1,24 +1,19 @@
 """GPU memory is held by a process that does no work.
 
 ## What it sees
-The processes that the driver lists on the job's GPUs, the memory of each, and how much of the GPU's
-time it takes: one that holds much and takes none. Memory in use that no live process holds. And a
-job that has been stuck for ten minutes, with what its allocator keeps and does not use.
+A process on the job's GPUs that holds much memory and computes nothing, memory that no live process
+holds, or a job stuck for ten minutes with unused memory in its allocator.
 
 ## Why it costs
-Memory held by a forgotten notebook, a run that did not end or a loader worker with its own GPU
-context is missing for the batch of this job, and its allocations fail.
+A forgotten notebook, an old run or a loader worker takes memory from this job.
 
 ## How to fix
-End leftover processes (`ps -fp PID` shows what they are). In a program that continues after
-training, delete the tensors, then `torch.cuda.empty_cache()` once; `jax.clear_caches()` after the
-arrays are gone; in Julia `GC.gc()` and then `CUDA.reclaim()`. Memory without a process is freed
-when the last thread in the driver ends, or by a reset of the GPU.
+`ps -fp PID` shows what a leftover process is: end it. Memory without a process is freed when the
+last thread in the driver ends, or by a reset of the GPU.
 
 ## When it is wrong
-A server that waits for requests holds its model on purpose; so does a job between two phases.
-Managed memory and the memory of graphics programs belong to no process in the driver's list of
-compute processes. In a container other processes may not be listed: then they are not reported.
+A server holds its model on purpose, as does a job between two phases. Managed memory and that of
+graphics programs have no compute process. Processes outside a container may not be listed.
 
 ## Documents
 D2 §2 (releasing memory). Its code for Flux.jl was not run here.

@@ -1,29 +1,23 @@
 """The job waits for main memory.
 
 ## What it sees
-How long tasks of the job's cgroup waited for memory, as the kernel counts it (PSI): for pages read
-back from swap or from a file that had just been dropped, and for memory to be reclaimed. If that is
-not counted (cgroup v1), it is the job's pages in swap, its page faults that read the disk, and what
-the machine reads back from swap.
+The time in which tasks of the job's cgroup wait for memory (PSI); with cgroup v1 its pages in swap
+and its faults that read the disk.
 
 ## Why it costs
-Above `memory.high`, near `memory.max`, or if the machine itself is full, a thread that touches
-memory sleeps until some has been found. A page from swap takes thousands of times as long as one in
-memory. The main thread launches nothing meanwhile, and workers load nothing.
+Above `memory.high`, near `memory.max` or on a full machine, a thread that touches memory sleeps. A
+page from swap takes thousands of times as long.
 
 ## How to fix
-Raise the limit that is reached, or use less: fewer loader workers (each has its own copy of what it
-changes), a smaller `prefetch_factor`, data that is read and not kept. `memory.high` slows a job and
-never ends it: set it well above what the job uses. Turn swap off for the job rather than train from
-it.
+Raise the limit that is reached. `memory.high` slows a job and never ends it: set it well above the
+job's use. Each loader worker has its own copy of what it changes.
 
 ## When it is wrong
-Other tasks of the cgroup count too; the lower end of the gain is the time in which all of them
-waited at once. Swap that other programs use, or that holds what the job never touches again, costs
-it nothing and is not reported.
+Other tasks of the cgroup count too; the lower end of the gain is the time in which all waited. Swap
+that the job does not touch is not reported.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

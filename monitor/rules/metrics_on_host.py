@@ -1,25 +1,21 @@
 """Metrics are computed on the host while the steps wait.
 
 ## What it sees
-Stack samples of the main thread in scoring code: scikit-learn's metrics, torchmetrics, torcheval,
-ignite, evaluate and others, in the steps and not during validation. The reads from the device that
-supply the data are `per_step_sync` and `large_readback`.
+Samples of the main thread in scoring code (scikit-learn, torchmetrics, torcheval, ignite, evaluate)
+within the steps, not in validation. Its reads are `per_step_sync` and `large_readback`.
 
 ## Why it costs
-Such a library checks, copies and sorts its arguments, which takes a millisecond for a few labels.
-It does so in the thread that launches the steps, and needs values from the device first: by then
-the device has nothing left to do. `compute()` of torchmetrics processes everything seen so far.
+A library takes a millisecond for a few labels, and needs values from the device first. `compute()`
+of torchmetrics processes everything so far.
 
 ## How to fix
-Count on the device what a score needs (hits, a confusion matrix), and compute the score at the end
-of an epoch: with torchmetrics, move the metric to the device, call `update` each step and `compute`
-once. In the steps the loss is enough.
+In the steps the loss is enough.
 
 ## When it is wrong
-In reinforcement or metric learning a score may be a part of what is learned.
+In reinforcement or metric learning a score may be part of what is learned.
 
 ## Documents
-Beyond the documents: they compute no scores.
+Beyond the five documents.
 """
 
 from __future__ import annotations

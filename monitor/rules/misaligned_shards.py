@@ -1,29 +1,24 @@
 """The batch does not divide evenly among the devices.
 
 ## What it sees
-In a trace of several GPUs: one that computes for longer than the others, while these wait for it.
-In JAX also that all arrays on several devices are replicated, and no program makes the devices
-exchange anything. In PyTorch also a batch size that is no multiple of the GPUs that
-`nn.DataParallel` splits it for.
+In a trace of several GPUs: one computes longer while the others wait. In JAX also: all arrays are
+replicated, and the devices exchange nothing. In PyTorch also: `nn.DataParallel` and a batch that is
+no multiple of its GPUs.
 
 ## Why it costs
-Devices that share a step finish it together: the one with the largest part sets the pace. With 100
-samples on 8 devices some get 13 and others 12, or the last one 9; the smaller the batch, the larger
-the effect. JAX refuses to put such a batch on a mesh, and programs then replicate it to every
-device, which is worse: each does all of the work.
+The largest part sets the pace: of 100 samples on 8 devices some get 13, others 12. If JAX
+replicates such a batch, each device does all of the work.
 
 ## How to fix
-Make the batch a multiple of the devices: drop the last part of an epoch, or pad it and mask the
-padding. Shard the batch axis, and reshape it to the mesh if the mesh has several axes.
+Shard the batch axis, and reshape it to a mesh of several axes.
 
 ## When it is wrong
-Devices with different parts of a model (a pipeline, experts) differ by design. So do GPUs of
-different kinds, or one whose clock is lowered: check those first. A batch that is divided only
-inside a program, and reduced nowhere, is not recognized as divided.
+Parts of a model (a pipeline, experts), different GPUs or a lowered clock look the same: check these
+first. A batch divided only inside a program, and reduced nowhere, is not recognized.
 
 ## Documents
-D3 trap 1. Its `batch[:bs // n]` raises where it stands, and would drop all but one part of the
-data; `from jax.sharding import Shard` does not exist.
+D3 trap 1. Its `batch[:bs // n]` raises, and would drop all but one part of the data; `from
+jax.sharding import Shard` does not exist.
 """
 
 from __future__ import annotations

@@ -1,26 +1,22 @@
 """The process runs on another NUMA node than its GPU.
 
 ## What it sees
-The core on which each main thread ran last, once a tick, and the node of that core; the node of
-that process's GPUs, as the kernel reports it for their slots. The job's memory is not inspected.
+The NUMA node of the core on which each main thread ran, compared with the node of its GPUs. Memory
+is not inspected.
 
 ## Why it costs
-Memory is allocated where a thread first touches it: on its own node. Batches then reach the GPU
-over the link between the sockets, which other programs also use. In DeepSpeed issue 1576, copies to
-the GPU ran at 4 to 12 GB/s from the far node, and at 24 GB/s from the near one.
+Batches then cross the link between the sockets. In DeepSpeed issue 1576 copies ran at 4 to 12 GB/s
+from the far node, at 24 GB/s from the near one.
 
 ## How to fix
-Bind each process, and its memory, to the node of its GPU before it starts: `numactl`, or `torchrun
---numa-binding=node` for all ranks at once. `nvidia-smi topo -m` shows which cores are near which
-GPU. Existing memory stays where it is.
+Bind before the start: existing memory stays where it is.
 
 ## When it is wrong
-Where the main thread runs says little about where old memory is. A job that copies little, or ahead
-of its use, loses nothing; without a trace it is not known how much it copies, and no gain is given.
-Many machines lose less than in that report: the lower end of the gain is zero.
+A job that copies little, or ahead of its use, loses nothing: without a trace no gain is given. Many
+machines lose less: the range begins at zero.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

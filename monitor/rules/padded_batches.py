@@ -1,32 +1,24 @@
 """Much of each batch is padding.
 
 ## What it sees
-The agent inspects a few of a DataLoader's batches in main memory: how long the rows are, and how
-long the longest row of each batch is without the padding at its end. It inspects rows of tokens,
-and of numbers of up to a megabyte in all or a few that are as large together, but not if most of
-the batch is something else, such as images with captions.
+The lengths of rows in a few batches of a DataLoader, without the padding at their ends, unless most
+of a batch is something else.
 
 ## Why it costs
-If all rows are padded to the longest that may ever occur, the padding is computed too: layers take
-longer by the factor of the length, attention by up to its square. Masks make the results right, but
-nothing faster.
+Layers take longer by the factor of the length, attention by up to its square. Masks save nothing.
 
 ## How to fix
-Pad each batch to its own longest row, in the collate function
-(`DataCollatorWithPadding(padding="longest")`). Rows of similar length in one batch leave less
-padding (`group_by_length=True`, later `train_sampling_strategy="group_by_length"`); several short
-ones packed in one row leave almost none. If each new length compiles again, round up to a few
-lengths.
+In transformers: `DataCollatorWithPadding(padding="longest")`, and `group_by_length=True` (later
+`train_sampling_strategy="group_by_length"`). Packed rows leave almost no padding. If each new
+length compiles again, round up to a few lengths.
 
 ## When it is wrong
-A model that skips the padding gains nothing from shorter rows: packed sequences, nested tensors,
-variable-length attention. If the code or the trace shows that, nothing is reported; if the code
-cuts rows to a computed length, the range begins at zero. A compiled step may need one length. What
-does not grow with the rows, such as a loss over whole texts, stays. Batches that come from no
-DataLoader, or that are already on a GPU, are not inspected, nor are those of JAX.
+Models that skip padding (packed or nested sequences, variable-length attention) gain nothing, and
+are not reported if code or trace shows it; if code cuts rows, the range begins at zero. A compiled
+step may need one length. Batches on a GPU, without a DataLoader, or of JAX are not inspected.
 
 ## Documents
-Beyond the documents: their batches are images.
+Beyond the five documents.
 """
 
 from __future__ import annotations

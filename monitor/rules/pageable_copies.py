@@ -1,22 +1,19 @@
 """Batches are copied to the GPU from memory that the driver cannot reach directly.
 
 ## What it sees
-Copies from pageable memory in a trace of a GPU: how long each takes, at how many bytes a second,
-and the time in which nothing but such a copy runs. Whether PyTorch's loader pins its batches.
+The bytes, speed and exposed time of copies from pageable memory in a GPU trace, and whether
+PyTorch's loader pins its batches.
 
 ## Why it costs
-The driver first copies pageable memory piece by piece into its own buffer, at half the speed; and
-the call waits for it, so the host launches nothing meanwhile and no kernel runs during the copy.
+The driver copies pageable memory through its own buffer, at half the speed. No kernel is launched
+or runs meanwhile.
 
 ## How to fix
-Let the loader put its batches into pinned memory, and copy them with `non_blocking=True`: the call
-returns at once, and the copy runs while the GPU computes. In JAX copy the next batch to the device
-before it is needed.
+With `non_blocking=True` the call returns at once, and the copy runs while the GPU computes.
 
 ## When it is wrong
-A few small copies a step cost nothing. Pinned memory is taken from the whole machine: gigabytes of
-it slow it down. A copy right before its use is waited for, pinned or not, until it is made a step
-ahead.
+A few small copies cost nothing. Gigabytes of pinned memory slow down the whole machine. A copy
+right before its use is waited for, pinned or not: make it a step ahead.
 
 ## Documents
 D2 (causes: copies that take longer and longer) and D5 (input pipeline). Both hold.

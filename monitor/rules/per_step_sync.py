@@ -1,25 +1,21 @@
 """Every step waits to read values from the device.
 
 ## What it sees
-How often a step reads a value back outside the optimizer (`.item()`, `float(loss)`, a tensor in an
-`if`), where, and how long the main thread is in these reads. In JAX some forms show only in the
-samples: the main thread waits at a line that passes an array to NumPy, or waits until it is ready;
-reads every few steps are left out. On a GPU it is the time in which the device is then idle,
-because the host could launch nothing ahead.
+Reads of values outside the optimizer (`.item()`, `float(loss)`, a tensor in an `if`), their lines,
+and the main thread's time in them. In JAX also samples at lines that pass an array to NumPy or wait
+for one. Reads every few steps are left out. On a GPU only the time counts in which the device is
+idle for it.
 
 ## Why it costs
-A read waits until the device has computed the value. Meanwhile the host prepares nothing, and when
-the value is there, the device has nothing left to do: host and device take turns instead of working
-in parallel. What is computed only to be read costs extra.
+The host launches nothing while it waits for a value, and then the device is idle: they take turns.
 
 ## How to fix
-Keep the values on the device, in a list or a running sum, and read them every hundred steps. Watch
-gradients now and then, not in each step. If a value decides what happens next, decide on the
-device: `torch.where`, `jax.lax.cond`.
+Watch gradients now and then. To decide on a value, stay on the device: `torch.where`,
+`jax.lax.cond`.
 
 ## When it is wrong
-A program that must know each value before it goes on, as in some reinforcement learning, has to
-wait. If the host has nothing to do between the steps, little is gained by not waiting.
+Some reinforcement learning must know each value. If the host has nothing to do between the steps,
+little is gained.
 
 ## Documents
 D4 summary: never send large arrays to the host in each step; the same holds for the wait itself.

@@ -1,30 +1,20 @@
 """A Python loop goes through the batch sample by sample.
 
 ## What it sees
-A loop in your source around the sampled lines of the main thread, or around their callers, whose
-passes do not depend on one another, and which is in the framework most of the time. If there is a
-trace, it must show the same function called many times in a step (JAX), or each layer many times
-for each backward pass (PyTorch). In PyTorch it may also be an operation such as `mean` that the
-loop names, called many times in a step and without a gradient: a metric of each sample. With a
-gradient it must come with pieces that the loop selects by index, as in `h[owner == g].mean(0)`:
-then the trace shows how much of the backward pass belongs to the loop.
+A loop in your source at the sampled lines, with independent passes, mostly inside the framework. A
+trace, if any, must show the same function (JAX) or layer (PyTorch) many times in a step, or
+operations such as `mean` on each sample, as in `h[owner == g].mean(0)`.
 
 ## Why it costs
-Each call costs microseconds before any number is multiplied, whatever its size: Python, dispatch, a
-launch. A single sample is too little work for that, and vector products instead of matrix products
-leave most of the device unused.
+Each call costs microseconds of overhead, and one sample leaves most of the device unused.
 
 ## How to fix
-Pass the whole batch to one call. In PyTorch layers take a leading batch dimension; `torch.vmap`
-adds one to a function that has none. In JAX write the function for one sample, and let `jax.vmap`
-apply it to the batch.
+PyTorch layers take a leading batch dimension; `torch.vmap` and `jax.vmap` add one to a function.
 
 ## When it is wrong
-Samples of different shapes must be padded before they can be stacked. A loop over the levels of a
-pyramid, or over heads, looks like one over samples: a trace tells them apart, and without one the
-rule is silent on batches smaller than such a loop has passes. The results of all samples at
-once need more memory than those of one. A loop in which each pass needs the one before is not
-reported: use `lax.scan` for that.
+Samples of different shapes need padding. All results at once need more memory. Loops over pyramid
+levels or heads look alike: without a trace, the rule is silent on batches smaller than such loops.
+If a pass needs the one before, use `lax.scan`; that is not reported.
 
 ## Documents
 D4 §2 (vmap for loops).

@@ -1,27 +1,22 @@
 """Activations are computed again in the backward pass, although there is memory to keep them.
 
 ## What it sees
-Stack samples of the main thread in layers that run within a backward pass: lines of the model under
-the line that calls `backward`, which also run before it, or torch layers under it. And the memory
-that is left: of the machine for a job on a CPU, of the devices for one on GPUs. On GPUs the
-backward pass has its own thread, and it is enough that this was sampled in `checkpoint.py`.
+Samples of layers within the backward pass (on GPUs of `checkpoint.py`), while memory is free.
 
 ## Why it costs
-A checkpointed layer keeps only its arguments, and runs once more when the gradient reaches it: up
-to a third more work for each step, the price of too little memory.
+A checkpointed layer runs once more for its gradient: up to a third more work.
 
 ## How to fix
-Remove the checkpoints if the memory suffices, or checkpoint only every second layer, or those with
-the largest activations. In a Hugging Face trainer, set `gradient_checkpointing=False`.
+If memory does not suffice for all, keep the checkpoints of the largest layers. In a Hugging Face
+trainer: `gradient_checkpointing=False`.
 
 ## When it is wrong
-It may be intended for a larger batch, longer sequences, or a smaller GPU than this one. What is
-free now may be taken at another time: by validation, by another job. Attention that recomputes its
-scores, as FlashAttention does, is faster that way, and is not reported. A trainer that calls the
-backward pass itself (Lightning, Hugging Face) hides it on a CPU: nothing is reported.
+It may be intended, for larger batches, longer sequences or a smaller GPU. Validation or another job
+may need the free memory. FlashAttention's recomputation is not reported. On a CPU, a backward pass
+called by a trainer (Lightning, Hugging Face) is not seen.
 
 ## Documents
-Beyond the documents. D4 §4 advises recomputing activations if memory is short.
+Beyond the five documents. D4 §4 advises recomputing activations if memory is short.
 """
 
 from __future__ import annotations

@@ -1,23 +1,19 @@
 """Every device holds all parameters; memory is nearly full.
 
 ## What it sees
-In JAX the bytes of arrays that are replicated on each device; in PyTorch the bytes of the
-parameters, counted twice for their gradients, in a job of several ranks whose model is not sharded.
-Both are compared with what the allocator may take, of which it has taken four fifths or more.
+The bytes of replicated arrays (JAX), or of parameters and gradients in ranks without sharding
+(PyTorch), on an allocator that has taken four fifths of its limit.
 
 ## Why it costs
-The copies on each device leave no space for activations: the batch stays small, and a larger model
-does not fit at all. With the moments of an optimizer it is four times the parameters.
+The copies leave no space for activations or a larger model. With optimizer moments they take four
+times the parameters.
 
 ## How to fix
-Shard them: `fully_shard` (FSDP2) layer by layer, or a NamedSharding with a PartitionSpec over an
-axis of the mesh. Each layer is then gathered just before its use. Optimizer state alone
-(ZeroRedundancyOptimizer) is a first step that changes less.
+ZeroRedundancyOptimizer shards only the optimizer's state, and changes less.
 
 ## When it is wrong
-Data-parallel training holds full copies by design, and with a large enough batch a full memory is
-no problem: then this is low. Sharding costs communication; between machines with a slow network it
-may cost more than it gains.
+Data-parallel training holds copies by design: with a large enough batch this is low. Sharding costs
+communication, on a slow network perhaps more than it gains.
 
 ## Documents
 D4 §6 (named sharding over a mesh).

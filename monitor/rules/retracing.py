@@ -1,36 +1,27 @@
 """The same function is compiled again and again.
 
 ## What it sees
-The agent records each compilation of JAX and `torch.compile`, and each graph that TensorFlow
-traces: the function, the line that called it (for PyTorch: where it begins), and what differed from
-the earlier times. The fault is that one function was compiled ten times or more from the same line
-(for PyTorch five times), and that this continues after the job has warmed up. If nothing differed,
-a line in the loop that clears compiled programs is named first; if an argument differed, the line
-that produces it follows the call.
+In JAX, `torch.compile` or TensorFlow: one function compiled ten times or more from one line (in
+PyTorch five), even after the warm-up, and the argument that differed. If none did, a line that
+clears compiled programs comes first.
 
 ## Why it costs
-A compiled program fits arguments of one shape and one type. A batch of another length, a Python
-number instead of an array, or a function that is created each time are traced, lowered and compiled
-from scratch: a second of waiting instead of a step of milliseconds.
+A program fits one shape and type. A batch of another length, a Python number instead of an array,
+or a function created each time are compiled from scratch: a second instead of milliseconds.
 
 ## How to fix
-Use few argument shapes: pad to the next of a few lengths, and mask the padding. Make the last batch
-as large as the others, or drop it. Define the function once, outside the loop; make settings static
-arguments only if they take few values. Keep types constant: a Python float instead of a float32
-array counts as another type. `tf.function` traces again for each Python number: pass it as a
-tensor. PyTorch's compiler gives up on a function after its eighth program
-(`torch._dynamo.config.recompile_limit`): the waiting then ends by itself, and the function is slow
-from then on.
+Drop the last batch, or make it as large as the others. Define functions once, outside the loop.
+Make only settings with few values static. Keep types constant; `tf.function` traces again for each
+Python number: pass a tensor. PyTorch gives up on a function after eight programs
+(`torch._dynamo.config.recompile_limit`), and it then stays slow.
 
 ## When it is wrong
-A job that warms up compiles many functions once, and that ends by itself. If lengths repeat, each
-is compiled once, and after some time there is no new one: then waiting is also a fix. Padding costs
-work; it is not worth it if most batches have one length. Work that the device does while the host
-compiles stays, and is in the range only if a trace has whole steps.
+Warm-up ends by itself. If lengths repeat, waiting is also a fix. Padding costs work, too much if
+most batches have one length. Only a trace of whole steps shows the device's work meanwhile.
 
 ## Documents
-D4 §1 (jit with stable shapes) and its summary (pad and mask). There pmap is one of the seven
-transformations; it compiles again for each shape, as jit does.
+D4 §1 (jit with stable shapes) and its summary (pad and mask). Its pmap compiles again for each
+shape, as jit does.
 """
 
 from __future__ import annotations

@@ -1,24 +1,20 @@
 """Other processes compute on the same GPU.
 
 ## What it sees
-The processes on the job's GPUs that do not belong to the job, as the driver lists them, how much of
-the GPU's time each takes, and the memory it holds. A trace shows work of the job that was launched
-and did not start meanwhile.
+Processes outside the job on its GPUs, with their GPU time and memory. A trace shows launched work
+that had to wait.
 
 ## Why it costs
-Processes take turns on a GPU: while one has it, the others wait, a few milliseconds each time, and
-the caches are lost. Memory that another process holds cannot be used for the batch.
+Processes take turns on a GPU, milliseconds each, and lose its caches. Their memory is missing for
+the batch.
 
 ## How to fix
-Move one of the jobs to another GPU, or run one after the other: both finish no later than together.
-A memory fraction is a cap that makes allocations fail; it does not speed anything up. If small jobs
-have to share a GPU, NVIDIA's MPS runs their kernels at the same time, and MIG gives each its own
-part.
+One after the other, both jobs finish no later than together. If small jobs have to share, MPS runs
+their kernels at the same time, and MIG gives each its own part.
 
 ## When it is wrong
-Another process that computes while the job has nothing for the GPU to do costs nothing: without a
-trace that shows waiting work, the range begins at zero. In a container the driver may not name
-processes outside it.
+Others cost nothing while the job has no work for the GPU: without a trace the range begins at zero.
+In a container, processes outside it may not be named.
 
 ## Documents
 D5 (memory limit per process). Its memory fraction is a cap; it makes nothing faster.

@@ -1,25 +1,24 @@
 """A GPU's PCIe link is slower than its slot allows.
 
 ## What it sees
-The highest generation and the most lanes of the link while the job copied through it, and what GPU
-and slot allow together, as the driver reports. An unused link drops to its first generation:
-without traffic nothing is reported.
+The link's highest generation and lanes during copies, compared with what GPU and slot allow. An
+unused link lowers its generation: without traffic nothing is reported.
 
 ## Why it costs
-Each generation doubles the bytes a second, and so does twice the number of lanes. Copies between
-host and GPU take correspondingly longer, and so does communication between GPUs without NVLink.
+Each generation, and each doubling of lanes, doubles the bytes a second of copies, and of
+communication without NVLink.
 
 ## How to fix
-Reseat the card, and check riser, cables, and the firmware settings for the slot (generation,
-bifurcation). `nvidia-smi -q -d PERFORMANCE,PCIE` on Linux, `lspci -vv` ("LnkSta: ... downgraded")
-show the same from the machine; growing replay counters mean a bad contact.
+Check cables and the slot's firmware settings (generation, bifurcation). `nvidia-smi -q -d
+PERFORMANCE,PCIE` and `lspci -vv` ("LnkSta: ... downgraded") show the link; growing replay counters
+mean a bad contact.
 
 ## When it is wrong
-A job that copies little loses little. Copies from pageable memory are slowed by the host, not by
-the link. In a virtual machine the driver may not see the real slot.
+A job that copies little loses little. The host slows pageable copies. In a virtual machine the
+driver may not see the real slot.
 
 ## Documents
-None of the five mentions it: beyond the documents.
+Beyond the five documents.
 """
 
 from __future__ import annotations

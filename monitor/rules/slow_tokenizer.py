@@ -1,26 +1,22 @@
 """Python code splits the text into tokens, in the thread that launches the steps.
 
 ## What it sees
-Stack samples of the main thread in the tokenizers of transformers that are written in Python
-(`use_fast=False`, or a model that has no other), and in functions of yours with such a name (`bpe`,
-`tokenize`, `encode` of a tokenizer). Those of the library `tokenizers` are written in Rust, and are
-not reported.
+Samples of the main thread in a Python tokenizer of transformers (`use_fast=False`), or in your
+functions with such names (`bpe`, `encode`). The Rust library `tokenizers` is not reported.
 
 ## Why it costs
-Such a tokenizer processes each word in Python, which takes tens of microseconds for each token; the
-one in Rust takes about one, and uses a thread for each text of a list. In a server every request
-waits for it before anything is computed.
+Python takes tens of microseconds for each token, Rust about one, with a thread for each text of a
+list.
 
 ## How to fix
-Use the fast tokenizer (`AutoTokenizer` does by default), and pass it a list of texts in one call.
-Tokenize a data set once, before training (`datasets.map(batched=True)`). If there is only the slow
-one, run it in a pool of processes.
+`AutoTokenizer` is fast by default. For a data set use `datasets.map(batched=True)`; run a slow
+tokenizer in a pool of processes.
 
 ## When it is wrong
-The two handle a few special tokens differently: compare both on a sample of your texts.
+The two differ in a few special tokens: compare both on your texts.
 
 ## Documents
-Beyond the documents: their samples are numbers.
+Beyond the five documents.
 """
 
 from __future__ import annotations

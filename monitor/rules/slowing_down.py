@@ -1,33 +1,24 @@
 """Each step takes longer than those before it.
 
 ## What it sees
-The step time over the recording, its last third compared with its first, and how steadily it grows:
-by the median step of each second and by the number of steps in it, whichever grows less. The lines
-are those at which the main thread spends more of a step at the end than at the beginning; before
-them come lines that register hooks, handlers or parameter groups again and again, and never remove
-them.
+The step time in the last third of the recording, compared with the first. The lines are those that
+take more of a step at the end; lines that register hooks, handlers or parameter groups again and
+again come first.
 
 ## Why it costs
-What each step processes has grown: a list of all losses, a history that is searched, an array that
-is copied to append to it, hooks or callbacks that are registered again and again, or a graph that
-spans all steps. The next hour will be slower than this one.
+Each step processes more: a list, an array copied to append to it, hooks, or a graph that spans all
+steps.
 
 ## How to fix
-Keep a sum or a mean instead of all values, a `collections.deque(maxlen=...)` if the last ones are
-needed, a `set` or `dict` for what is searched. Write into an array that was made once instead of
-appending to it. Register hooks once, before the loop.
+Use a `set` or `dict` for searches, and write into an array made once instead of appending. Register
+hooks once.
 
 ## When it is wrong
-With longer sequences later on (a curriculum), a growing population, or a machine that gets hotter
-or fuller, the steps have more to do, or fewer resources. A cache that is still filling levels out.
-Nothing is reported if a step is seen to have more to do: more samples, batches or copies to the
-device; more actions that are read back for an environment, as episodes get longer; a text that
-grows by a token a step. Nothing is reported while other programs take the cores, nor if the steps
-of a job on a CPU take no more CPU time than before: then they wait longer, and do no more. If the
-growth is all waiting for input, the input may have become slower: see `input_starved`. Nothing is
-reported if no line takes more of each step than before. If all parts of a step take longer alike,
-and not steadily, that looks more like a slower machine than like something that grows: then the
-finding is low.
+A curriculum, a growing population or a hotter machine also slow steps down; caches level out. The
+rule is silent if a step has more samples, batches, copies, actions or tokens than before, other
+programs take the cores, a CPU job's steps take no more CPU time, or no line takes more of a step.
+If only input waits grow, see `input_starved`. If all parts grow alike and unsteadily, the machine
+is slower, and the finding is low.
 
 ## Documents
 Beyond the documents: D2 describes memory that grows, not time.

@@ -1,29 +1,23 @@
 """One rank is late, and all others wait for it.
 
 ## What it sees
-Where the main thread of each rank on this host was, second by second: at its own work, or waiting
-in a collective, or for a device that waits in one. The rank that waits least, while the others wait
-for it, is the late one. The line at which it works longer than they do makes it late. It is named
-only if neither chance nor a difference of a few percent would explain it.
+The rank on this host that waits least in collectives while the others wait for it, and the line at
+which it works longer. It is named only if neither chance nor a few percent explain it.
 
 ## Why it costs
-Ranks exchange their gradients in each step, and the exchange ends only after the last of them has
-started it. A step takes as long as that of the slowest rank: of a hundred devices, ninety-nine are
-idle because one file is read slowly.
+A collective ends after the last rank has started it: the slowest rank sets the step time.
 
 ## How to fix
-Look at that rank's line, not at the line where the others wait. Give all ranks the same amount of
-work: shards by stride or shuffled (`DistributedSampler`), texts of similar length in the batches of
-one step. Move what only one rank does (logging, saving, validating) to a thread, or do it less
-often. If the same line takes longer on one rank, look at its host: its disk, its cores, other
-programs. Python's collector runs at different times on each rank, and all wait for each of them:
-`gc.disable()`, and `gc.collect()` every few hundred steps on all ranks at once.
+Look at that rank's line, not at those of the others. Divide the work evenly: shards by stride or
+shuffled (`DistributedSampler`), texts of similar length in a step. Move work of one rank (logging,
+saving, validating) to a thread, or do it less often. If the same line takes longer, check the
+host's disk, cores and programs. For Python's collector call `gc.disable()`, and `gc.collect()`
+every few hundred steps on all ranks at once.
 
 ## When it is wrong
-Ranks of other hosts are not seen: attach there, too. A slower device cannot be seen from the host:
-see `clock_throttled`, and take a trace of each rank. If hosts work ahead of their devices, a rank
-that does a little more may have the time for it: then the gain begins at zero, unless its GPU is
-idle while those of the others report being busy.
+Ranks of other hosts are not seen: attach there too. For a slow device see `clock_throttled`, and
+trace each rank. If hosts run ahead, the gain begins at zero, unless this rank's GPU is idle while
+the others' are busy.
 
 ## Documents
 Beyond the documents: D3 counts communication, not which rank it waits for.

@@ -1,20 +1,19 @@
 """TensorFlow reserves the GPU's memory and uses little of it.
 
 ## What it sees
-How much GPU memory the job holds, as the driver reports it, compared with the peak of TensorFlow's
-allocator; and that neither memory growth nor a limit is set.
+The job's GPU memory, compared with the peak of TensorFlow's allocator, with neither memory growth
+nor a limit set.
 
 ## Why it costs
-At its first use of a GPU TensorFlow takes nearly all of its memory, whatever it needs. No other
-program finds memory: not an evaluation on the same GPU, nor PyTorch or JAX in the same process.
+At its first use of a GPU TensorFlow takes nearly all memory. An evaluation, or PyTorch or JAX in
+the same process, finds none.
 
 ## How to fix
-Let the memory grow as it is needed, or set a limit, before anything uses the GPU; not both:
-TensorFlow refuses that. `TF_FORCE_GPU_ALLOW_GROWTH=true` in the environment does the same.
+`TF_FORCE_GPU_ALLOW_GROWTH=true` in the environment does the same.
 
 ## When it is wrong
-A job that is alone on its GPU loses nothing, and memory that is taken at once is not fragmented
-later. A later peak, such as the first evaluation, is not known yet.
+A job alone on its GPU loses nothing, and its memory does not fragment. A later peak, as in the
+first evaluation, is not known yet.
 
 ## Documents
 D5 (memory growth and a limit per process).

@@ -1,30 +1,24 @@
 """Tensors are made from Python lists, number by number.
 
 ## What it sees
-Stack samples of the main thread at lines that make a tensor from a list (`torch.tensor(rows)`,
-`jnp.array([...])`): a comprehension, a list filled by `append`, a slice of such a list, the result
-of `zip(*batch)` or `random.sample`. The arguments of a function are not known, and not judged. If a
-line does more than that, as in `net(torch.tensor(rows))`, what counts is at least its time beyond
-that of the backward passes, which take longer than a forward pass.
+Samples of the main thread at lines that make a tensor from a list (`torch.tensor(rows)`,
+`jnp.array([...])`): a comprehension, appends, `zip(*batch)`, `random.sample`. Lists passed as
+arguments are not judged.
 
 ## Why it costs
-A list holds an object for each number. For each of them PyTorch 2.13 takes 108 ns and JAX 0.10
-2,300 ns, NumPy 16 ns and the copy of an array 0.1 ns; for a list of arrays PyTorch takes 94 ns for
-each of their numbers, and 0.6 ns after `np.stack` (`benchmarks/unit_costs.py`). Nothing else is
-launched meanwhile.
+For each number PyTorch 2.13 takes 108 ns and JAX 0.10 2,300 ns, NumPy 16 ns and an array's copy 0.1
+ns; in a list of arrays PyTorch takes 94 ns, or 0.6 ns after `np.stack`
+(`benchmarks/unit_costs.py`).
 
 ## How to fix
-Keep what you collect in an array from the start: `np.empty` before the loop, a row written into it
-each time, and `torch.from_numpy`. Turn a list of arrays into one array with `np.stack` or
-`np.asarray` first: that only copies memory. Make what does not change between steps once, before
-the loop.
+Make what does not change once, before the loop.
 
 ## When it is wrong
-Lists of lists of different lengths are no array, and have to be padded somewhere. If the list is
-parsed from text each time, the parsing stays.
+Lists of different lengths have to be padded somewhere. If the list is parsed from text, the parsing
+stays.
 
 ## Documents
-Beyond the documents: their data begins as arrays.
+Beyond the five documents.
 """
 
 from __future__ import annotations

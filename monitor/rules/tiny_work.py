@@ -1,27 +1,22 @@
 """The steps are so small that overhead takes most of them.
 
 ## What it sees
-On a CPU, how many operators a step has for the time it takes on the main thread, with a small
-batch; if the batch size is not known, a trace that shows each layer called several times in a step
-with few operators for each call. On a GPU, a trace in which most kernels are shorter than a launch,
-while most of the GPU memory is free.
+On a CPU: many operators for the step's time with a small batch, or a trace with layers called
+several times in a step. On a GPU: a trace with most kernels shorter than a launch, and most memory
+free.
 
 ## Why it costs
-Launching an operator, and updating the parameters, takes the same time for 8 samples as for 512.
-Small steps pay it more often, and the device is not filled.
+Launches and updates take the same time for 8 samples as for 512.
 
 ## How to fix
-Use a larger batch, until memory is well used or the samples a second no longer increase; scale the
-learning rate with it. In JAX `jax.vmap` over more samples does the same. If a loop goes through
-rows piece by piece, pad them to one length, and pass the next piece of all of them in one call (17
-times as many rows a second for 64 at once, `benchmarks/step_costs.py`). Call a policy once for the
-observations of many environments.
+Increase the batch until the samples a second no longer grow, and scale the learning rate. Pad rows
+and pass the next piece of all of them in one call: 17 times as many rows a second for 64 at once
+(`benchmarks/step_costs.py`).
 
 ## When it is wrong
-Gradient accumulation does not fix this: it runs as many small steps as before (measured: 11.2k ->
-12.8k samples/s, against 77.6k with a real batch). A larger batch changes the training: try whether
-it learns as well. If another fault turns few operations into many small ones, fix that one first.
-JAX on a CPU is not judged: its operations do not show their size.
+Gradient accumulation runs as many small steps (measured: 11.2k -> 12.8k samples/s, against 77.6k
+with a real batch). A larger batch changes the training: try it. If another fault splits operations,
+fix that first. JAX on a CPU is not judged.
 
 ## Documents
 D1 §3 (larger batches).

@@ -1,20 +1,17 @@
 """Only the warm-up was measured, and no training yet.
 
 ## What it sees
-Fewer than ten steps since the job began, or programs that are still compiled for the first time
-while it is measured.
+Fewer than ten steps since the job began, or first compilations during the measurement.
 
 ## Why it costs
-Nothing is lost. But the first steps compile, fill caches and start the loader workers; they take up
-to a thousand times as long as those that follow. Figures from them, and predictions based on them,
-say nothing about the training.
+Nothing is lost. The first steps take up to a thousand times as long as later ones, and say nothing
+about the training.
 
 ## How to fix
-Measure samples a second after ten steps or more, and let the device finish before each reading of
-the clock. Measure again what was measured before that.
+Measure samples a second, and repeat earlier measurements.
 
 ## When it is wrong
-For a job with few long steps, of a minute each, a few of them are enough.
+With steps of a minute, a few are enough.
 
 ## Documents
 D4 summary: measure after the warm-up, in samples a second. It holds.

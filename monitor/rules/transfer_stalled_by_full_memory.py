@@ -1,26 +1,21 @@
 """Copies slow down because the device's memory is nearly full.
 
 ## What it sees
-Memory that is used to 90% or more, together with copies to the device that have slowed down: in
-traces of this recording, the time for a byte, and how much of a step waits for copies or for the
-allocator; without two such traces, steps that take longer and longer, with the growth at a line
-that copies. For Julia, which is read from outside, it is a growing number of copies to the device
-while its collector takes a part of the time. One of the two alone is not enough.
+Memory used to 90% or more, and copies to the device that slow down: by the byte in two traces, or
+by growing step times at a line that copies. In Julia: more and more copies, and time in the
+collector.
 
 ## Why it costs
-A copy needs memory on the device. If there is none, the allocator first waits for the current work,
-releases its cache, and asks the driver again; in Flux.jl Julia's collector has to find dead arrays
-first, since it does not know how large they are on the device. D2 measured 0.1 s for a transfer of
-1 ms.
+Without free memory the allocator waits for work, empties its cache and asks the driver; in Flux.jl
+Julia's collector searches for dead arrays first. D2 measured 0.1 s for a transfer of 1 ms.
 
 ## How to fix
-Free memory before the copy: drop the last batch and its outputs (`del`), prefetch fewer batches,
-donate arguments that are replaced, and find what grows (`memory_growth`). The fix is to use less
-memory; emptying the cache in each step is not.
+`del` the last batch and its outputs, and find what grows (`memory_growth`). Emptying the cache in
+each step is no fix.
 
 ## When it is wrong
-Larger batches later in the training also take longer to copy: the time is compared by the byte if
-bytes are known. Two traces are two moments; other traffic on the PCIe link also slows copies.
+Larger batches take longer to copy; only a trace knows the bytes. Other traffic on the PCIe link
+slows copies, too.
 
 ## Documents
 D2, causes. Its code for Flux.jl was not run here.

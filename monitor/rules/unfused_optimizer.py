@@ -1,30 +1,25 @@
 """The optimizer updates its parameters one by one.
 
 ## What it sees
-The agent times each optimizer's step, and reads the settings of its groups: `foreach=False`, and
-not `fused=True`. On a CPU it is the same without a setting, as torch then uses the loop. The number
-of tensors is the number of passes of the loop.
+The time of optimizer steps with `foreach=False` and without `fused=True`; on a CPU also with
+neither set, since torch then loops.
 
 ## Why it costs
-For each tensor AdamW makes a dozen calls, each of which goes from Python through the framework,
-whatever the tensor's size; and each reads and writes memory that the previous one has just written.
-`fused=True` does all of it in one kernel, `foreach=True` makes each call once for many tensors. On
-a CPU with one thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad 2.2 to 3.6,
-SGD 0.7 to 5.6 (`benchmarks/unit_costs.py`: 40 to 400 tensors of 64 to 262,144 numbers).
+AdamW makes a dozen calls for each tensor, and each reads and writes memory again. On a CPU with one
+thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad 2.2 to 3.6, SGD 0.7 to 5.6
+(`benchmarks/unit_costs.py`: 40 to 400 tensors of 64 to 262,144 numbers).
 
 ## How to fix
-Make the optimizer with `fused=True`: Adam, AdamW, SGD and Adagrad have it, on GPUs and, since
-PyTorch 2.4, on CPUs. On a GPU leave `foreach` unset for all others: torch then uses it. The state
-does not change, so a checkpoint fits.
+Adam, AdamW, SGD and Adagrad have `fused=True`, on CPUs since PyTorch 2.4. For others on a GPU leave
+`foreach` unset. Checkpoints still fit.
 
 ## When it is wrong
-`foreach` needs as much additional memory as the parameters take, and may have been turned off for
-that; `fused` does not. The last digits of a step differ. On a GPU the host's time counts only if
-the GPU waits for it: if that is not known, the gain begins at zero. A step with a closure, as
-Lightning uses, runs the model inside: such steps are not judged.
+`foreach` needs as much more memory as the parameters; `fused` does not. The last digits differ. On
+a GPU the gain begins at zero unless the GPU is known to wait. Steps with a closure (Lightning) are
+not judged.
 
 ## Documents
-Beyond the documents, which do not cover optimizers.
+Beyond the five documents.
 """
 
 from __future__ import annotations

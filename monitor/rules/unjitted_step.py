@@ -1,27 +1,21 @@
 """The JAX step is not compiled as a whole, and runs op by op.
 
 ## What it sees
-The main thread in JAX's own Python, which runs one operation at a time outside any compiled
-function. If no sample shows how long, the kinds of single operations count: among the calls of a
-trace ("multiply", "subtract"), or among the live compiled programs. Loops of `jax.lax` that are
-compiled again in each call are included, since no compiled function holds them. If the lines make
-batches, as a generator that indexes JAX arrays does, the finding says so.
+The main thread in JAX's own Python, outside any compiled function, or single operations
+("multiply", "subtract") in a trace or among compiled programs. Loops of `jax.lax` that are compiled
+at each call count.
 
 ## Why it costs
-Outside `jax.jit` each operation is a separate call: checked, looked up and launched by Python, for
-ten to a hundred microseconds, and its result goes to memory and back. Automatic differentiation is
-also repeated in each step. A GPU finishes such an operation before the next one is launched.
+Each operation takes Python ten to a hundred microseconds, longer than a GPU needs for it, and
+differentiation is repeated in each step.
 
 ## How to fix
-Put the whole step into one function and compile it: forward, gradient and update. Return what you
-print or store as a result. Branches that depend on values become `jnp.where` or `lax.cond`;
-settings become static arguments. Keep data sets as NumPy arrays, and pass a batch at a time.
+Return what you print or store. Branches on values become `jnp.where` or `lax.cond`, settings static
+arguments. Keep data sets as NumPy arrays, and pass a batch at a time.
 
 ## When it is wrong
-To debug, one runs a program with `jax.disable_jit()` on purpose. A job that computes something once
-per hour outside the step loses nothing by that. Operations so large that each fills the device for
-milliseconds gain little. A step that is compiled again each time runs such operations while it is
-traced: then only `retracing` is reported.
+`jax.disable_jit()` may be on to debug. Rare work outside the step loses nothing, operations of
+milliseconds little. If a step is compiled again each time, only `retracing` is reported.
 
 ## Documents
 D1 (core mechanisms: no jit) and D4 §1 (jit).

@@ -1,26 +1,21 @@
 """A Python loop within a compiled function is unrolled, pass by pass.
 
 ## What it sees
-A compiled program of thousands of operations with many products and no loop, that takes seconds to
-compile; and, in the source of its function or of what that calls in the same file, a Python loop
-whose passes build on one another.
+A compiled program of thousands of operations without a loop that takes seconds to compile, and a
+Python loop in its source with passes that build on one another.
 
 ## Why it costs
-Tracing runs the loop, and puts each pass into the program. Compile time grows faster than the
-number of passes, from seconds to many minutes, and is spent again with each change, each start and
-each new shape. The program itself is no faster: each operation is launched separately. On a CPU the
-steps of such programs were as often longer as shorter than those with a scan.
+Compile time grows faster than the passes, to many minutes, for each change, start and new shape.
+The program is no faster: on a CPU its steps were as often longer as shorter.
 
 ## How to fix
-Write the loop as `jax.lax.scan`: one pass, compiled once. The state goes in and comes out; what
-differs from pass to pass is stacked along the first axis, as are the results. Layers of one shape
-can also be run this way, with their parameters stacked.
+`jax.lax.scan` takes the inputs of the passes stacked along the first axis, and stacks their
+results. Layers of one shape can be scanned too, with stacked parameters.
 
 ## When it is wrong
-Passes of different shapes cannot be scanned. A few passes are better unrolled; `scan` takes
-`unroll=` for some of that. In a job of days the compile time does not matter, and on a GPU a
-program without the loop may even run a little faster. Compiling is no part of a step: it is given
-in seconds, and these decide how much it matters.
+Passes of different shapes cannot be scanned; a few are better unrolled (`unroll=`). In a job of
+days compiling does not matter, and on a GPU the unrolled program may be a little faster. The cost
+is given in seconds.
 
 ## Documents
 D4 §3 (scan instead of a loop).

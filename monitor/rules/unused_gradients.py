@@ -1,30 +1,23 @@
 """Gradients are computed that no optimizer uses.
 
 ## What it sees
-In a trace, for how many parameters each backward pass computes a gradient, compared with the number
-of parameters of all optimizers together.
+In a trace: backward passes compute gradients for more parameters than all optimizers have.
 
 ## Why it costs
-An encoder that is only used, before a head that is trained, asks for gradients like any other part
-of a model: the backward pass goes through all of it, which is twice the work of its forward pass,
-and all its activations are kept until then. The result is stored in `.grad` and never read.
+An encoder that is not trained still costs a backward pass, twice its forward pass, and keeps its
+activations.
 
 ## How to fix
-Call `encoder.requires_grad_(False)` before training. If something below that part is trained,
-gradients still pass through it, and this saves those of its own weights. If nothing below it is
-trained, its forward pass may also run under `torch.no_grad()`, and in `eval()` its outputs can be
-computed once for all epochs.
+If nothing below that part is trained, run it under `torch.no_grad()`, and in `eval()` compute its
+outputs once for all epochs. Otherwise only its own weights' gradients are saved.
 
 ## When it is wrong
-An optimizer that has not stepped yet is not known: one that is used in the second half of the
-training needs these gradients then, and not before. Updates by hand, without an optimizer, are not
-seen: nothing is reported if no optimizer is known, if there are so many that not all are known, or
-if one may hold flat copies of the parameters (DeepSpeed, Megatron, shards of several ranks).
-Clipping the norm of all gradients includes these: without them the norm is different. Layers that
-are reached by passes within a pass, or by several that are given their gradients, are not judged.
+An optimizer of a later phase has not stepped yet, and is not known. The rule is silent if no
+optimizer or too many are known, or if they may hold flat copies (DeepSpeed, Megatron, shards of
+ranks). Clipping the norm of all gradients gives another norm.
 
 ## Documents
-Beyond the documents: they train all parameters.
+Beyond the five documents.
 """
 
 from __future__ import annotations

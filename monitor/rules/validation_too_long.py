@@ -1,34 +1,23 @@
 """Validation takes much of the training's time.
 
 ## What it sees
-Stack samples of the main thread in an evaluation: the evaluation loops of Lightning, transformers
-and Keras, a function of yours that sets the model to `eval()` and goes through batches without
-gradients, and code without gradients guarded by `if step % 500 == 0`. Among the lines that train it
-is also what follows `model.eval()`, runs a model under `torch.no_grad()` on other data, or passes
-`train=False`, `training=False` or `deterministic=True`, if nothing learns from it. A function with
-only such a name counts if the framework does most of its work. So does anything else that runs
-every few steps, runs the model and learns nothing: scores on all samples, or images to look at.
-What the job's own code marks comes first: one of our callbacks in a trainer, or
-`whyidle.monitor.phase("validation")`. It counts how often this happened while it watched; a
-validation outside that time is not judged.
+Samples of the main thread in evaluation: of trainers, your blocks with `eval()`, `torch.no_grad()`,
+`train=False` or `deterministic=True`, and other rare code that runs the model and learns nothing.
+`whyidle.monitor.phase("validation")` or our callbacks mark it exactly. A validation outside the
+recording is not judged.
 
 ## Why it costs
-No step runs meanwhile, and a loader that starts again delivers its first batch late: with workers
-that start for each pass it takes seconds.
+No step runs meanwhile, and loader workers take seconds to start for each pass.
 
 ## How to fix
-Validate a tenth as often, or on a tenth of the samples: that is enough to see where the loss is
-going. Give the loader `persistent_workers=True`, use larger batches than in training (nothing is
-kept for a backward pass), compile the forward pass too, and keep scores on the device until the
-end. Exact scores can be computed by another job, from the checkpoints.
+Compile the forward pass too. Another job can compute exact scores from the checkpoints.
 
 ## When it is wrong
-Early stopping, and the choice of a checkpoint, may need every validation. What is seen once in a
-window may be due once an hour: then the range begins at zero, as it does if the host mostly waits
-in it. JAX launches ahead: what it waits for may be earlier steps.
+Early stopping and checkpoint choice may need every validation. The range begins at zero if it was
+seen once, or if the host mostly waits in it: in JAX perhaps for earlier steps.
 
 ## Documents
-Beyond the documents: they do not validate.
+Beyond the five documents.
 """
 
 from __future__ import annotations

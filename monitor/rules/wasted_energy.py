@@ -1,22 +1,18 @@
 """Energy is used while the GPU does nothing.
 
 ## What it sees
-The power that the job's GPUs draw, and how much of the time they do nothing: by a trace, or by what
-the counters certainly show. It gives this in joules a step, and in money if a price is set
+The power of the job's GPUs and their idle time, in joules a step, and in money if a price is set
 (`WHYIDLE_KWH_PRICE`, `WHYIDLE_GPU_HOUR_PRICE`, `WHYIDLE_CURRENCY`).
 
 ## Why it costs
-A waiting GPU draws less power than a working one, but it draws power, and it costs the same by the
-hour: idling half of the time doubles the cost of each step.
+A waiting GPU costs the same by the hour: half idle doubles the cost of a step.
 
 ## How to fix
-Remove what makes the GPU wait: each finding about time says what it costs in watts, and in joules
-and money a step.
+Each finding about time gives its watts, joules and money a step.
 
 ## When it is wrong
-The energy of idle time is an upper bound: it is computed from the mean power, and a waiting GPU
-draws less than a working one. It is the power of the GPUs only: the host, its fans and the cooling
-of the building come on top.
+This is an upper bound from the mean power, and a waiting GPU draws less. Host, fans and cooling are
+not included.
 
 ## Documents
 D3 trend 3 (energy per training run), and its target of 85% utilization.

@@ -1,25 +1,22 @@
 """Gradients are filled with zeros before each step, instead of dropped.
 
 ## What it sees
-Stack samples of the main thread in `zero_grad`, at the torch lines that fill gradients: they run
-with `set_to_none=False`, and in every call before PyTorch 2.0. It is judged only for jobs on a GPU.
+On a GPU: samples of the main thread in `zero_grad` where it fills gradients (`set_to_none=False`,
+and PyTorch before 2.0).
 
 ## Why it costs
-Each gradient is written once as zeros, then read, added to and written again, by kernels that each
-have to be launched. Without an old gradient, the backward pass stores its result directly. On a CPU
-it is no fault: what is saved is often lost again when large gradients are newly allocated from the
-system.
+Each gradient is written as zeros, read, added to and written again, by extra kernels. On a CPU
+newly allocated gradients often cost as much.
 
 ## How to fix
-Call `optimizer.zero_grad(set_to_none=True)`, the default since PyTorch 2.0.
+`set_to_none=True` is the default since PyTorch 2.0.
 
 ## When it is wrong
-Code that reads `p.grad` right after `zero_grad` finds `None`; an optimizer does not change a
-parameter without a gradient, instead of continuing with its momentum. A job that accumulates
-gradients over several batches calls `zero_grad` once for all of them, and loses little here.
+`p.grad` is then `None` after `zero_grad`, and an optimizer leaves parameters without a gradient
+unchanged, momentum included. With accumulation there is little to gain.
 
 ## Documents
-Beyond the documents: they leave gradients to the framework.
+Beyond the five documents.
 """
 
 from __future__ import annotations
