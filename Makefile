@@ -18,7 +18,7 @@ LINT_IMPORTS := --cache-dir $(CACHES)/imports
 MYPY := --num-workers 0
 endif
 
-.PHONY: demo test test-long lint golden help clean
+.PHONY: demo test test-long lint golden release help clean
 
 demo: ## set up, then three faults in small training jobs: found, mended, measured
 	@.ci/setup demo
@@ -46,7 +46,7 @@ lint: ## set up, then the checks without the tests
 	@echo "== types: mypy, strict"
 	@$(BIN)/mypy $(MYPY)
 	@echo "== layers: import-linter"
-	@PYTHONPATH=.typing $(BIN)/lint-imports $(LINT_IMPORTS)
+	@$(BIN)/lint-imports $(LINT_IMPORTS)
 	@echo "== forms: .github against its schemas, and for holes"
 	@$(BIN)/check-jsonschema -q --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(BIN)/check-jsonschema -q --builtin-schema vendor.dependabot .github/dependabot.yml
@@ -62,6 +62,9 @@ lint: ## set up, then the checks without the tests
 golden: ## set up, then show what a change alters in all that was ever said of anything recorded
 	@.ci/setup test
 	@$(BIN)/python -m tests.golden
+
+release: ## build what is published into dist/, and install it where nothing else of ours is
+	@.ci/release
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 14

@@ -15,7 +15,7 @@ from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
-OF_ROOT = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+OF_ROOT = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASE.md", "SECURITY.md")
 _LINK = re.compile(r"\[([^\]]*)\]\(((?!https?:|mailto:|#)[^)\s]+)\)")
 _COG = re.compile(r"<!-- (\[\[\[.*?\]\]\]|\[\[\[end\]\]\]) -->\n?", re.DOTALL)
 

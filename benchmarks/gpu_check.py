@@ -24,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / ".typing"), str(ROOT)]
+sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu import runner  # noqa: E402  found by the line above
 

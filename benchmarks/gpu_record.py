@@ -24,7 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 # The probe as it lies here, installed or not.
-sys.path[:0] = [str(ROOT / ".typing"), str(ROOT)]
+sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu import questions, runner, tape  # noqa: E402  found by the line above
 from benchmarks.gpu_keep import RECORDINGS, slug  # noqa: E402

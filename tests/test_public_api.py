@@ -69,7 +69,7 @@ def test_the_program_of_a_user_has_types(tmp_path: Path) -> None:
     # As it lies where it is installed: a checker cannot follow what an editable install maps.
     installed = tmp_path / "site" / "whyidle"
     installed.mkdir(parents=True)
-    (installed / "__init__.py").symlink_to(ROOT / "integrations" / "ipython" / "__init__.py")
+    (installed / "__init__.py").symlink_to(ROOT / "whyidle" / "__init__.py")
     for each in ("monitor", "agents"):
         (installed / each).symlink_to(ROOT / each)
     said = subprocess.run(

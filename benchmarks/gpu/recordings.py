@@ -43,7 +43,7 @@ NOT_HERE = ("idle_devices", "misaligned_shards", "cpu_starved")
 TRACE_SECONDS, LEAST_SECONDS = 0.5, 0.02
 PATIENCE, TRACE_PATIENCE = 25.0, 20.0
 # The checkout may be imported through its links. Root's home names no person.
-PLACES = [(f"{ROOT}/{links}".encode(), FOLDER.encode()) for links in (".typing/whyidle/", "")]
+PLACES = [(f"{ROOT}/{links}".encode(), FOLDER.encode()) for links in ("whyidle/", "")]
 PLACES += [(f"{home}/".encode(), b"/user/") for home in {str(Path.home())} - {"/root"}]
 _UUID = re.compile(rb"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_UUID = b"GPU-00000000-0000-4000-8000-000000000000"

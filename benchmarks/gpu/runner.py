@@ -223,7 +223,7 @@ def prepare(work: Path, wheels: Path | None) -> None:
     site = work / "site"
     for wheel in wheels.glob("*.whl") if wheels else ():
         shutil.unpack_archive(wheel, site, "zip")
-    known = [str(ROOT / ".typing"), str(ROOT), str(site)]
+    known = [str(ROOT), str(site)]
     sys.path[:0] = known
     os.environ["PYTHONPATH"] = os.pathsep.join([*known, os.environ.get("PYTHONPATH", "")])
 

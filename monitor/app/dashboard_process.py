@@ -12,13 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
+from whyidle.monitor.core import installed
 from whyidle.monitor.app.xprof import ends_with_us
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.render.escape import printable
 
 # Older ones have no charts that keep their zoom.
 OLDEST: Final = (1, 67)
-_INSTALL: Final = "Type: pip install 'whyidle[dashboard]'"
 # Nothing is imported from the folder that somebody happens to be in.
 _PROGRAM: Final = (sys.executable, "-P", "-m", "whyidle.dashboard")
 _ENDS_WITHIN: Final = 5.0
@@ -32,10 +32,10 @@ def check_installed() -> None:
             found = version(package)
         except PackageNotFoundError:
             what = f"The dashboard needs {package}, which this Python does not have."
-            raise UsageProblem(what, _INSTALL) from None
+            raise UsageProblem(what, f"Type: {installed.line('dashboard')}") from None
         if package == "streamlit" and _numbers(found) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
-            raise UsageProblem(f"The dashboard needs Streamlit {oldest}, not {found}.", _INSTALL)
+            raise UsageProblem(f"The dashboard needs Streamlit {oldest}, not {found}.", f"Type: {installed.line('dashboard')}")
 
 
 def _numbers(text: str) -> tuple[int, ...]:

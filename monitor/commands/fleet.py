@@ -41,8 +41,9 @@ def init() -> None:
 
     It gets what to scrape, recording rules, alerts (GPUs held and idle, memory of no process, lost
     GPUs, XIDs, throttling, slower steps, findings that last) and dashboards for Grafana. For the
-    hosts: a systemd unit, a DaemonSet for Kubernetes, a prolog and an epilog for SLURM, a script
-    that attaches in a pod. Existing files are not changed, and differences to them are reported.
+    hosts: a systemd unit, a DaemonSet for Kubernetes and the same as a chart for Helm, a prolog and
+    an epilog for SLURM, a script that attaches in a pod. Existing files are not changed, and
+    differences to them are reported.
     """
 
 

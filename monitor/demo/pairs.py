@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
+from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
 from whyidle.monitor.core.paths import VARIABLE, state_dir
 from whyidle.monitor.demo.patch import applied
@@ -33,7 +34,6 @@ WORDS: Final = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow", "j
 ENDINGS: Final = {"julia": ".jl"}
 # What runs by default: one of each kind, none of them long.
 CURATED: Final = (("retracing", "jax"), ("input_starved", "torch"), ("unjitted_step", "jax"))
-INSTALL: Final = "pip install 'whyidle[demo]'"
 INSTALL_TENSORFLOW: Final = "pip install tensorflow"
 INSTALL_JULIA: Final = "put the command `julia` on the PATH"
 _FAULTS: Final = re.compile(r"^Faults: (.+)$", re.MULTILINE)
@@ -89,7 +89,7 @@ def folder() -> Path:
     """Return where the demos lie; they are run, never imported."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise Problem("The demos are not installed.", f"Install them: {INSTALL}")
+        raise Problem("The demos are not installed.", f"Install them: {installed.line('demo')}")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
@@ -214,5 +214,5 @@ def missing(frameworks: Sequence[str]) -> Problem:
 def how(frameworks: Sequence[str]) -> str:
     """Return how these are installed."""
     other = {"julia": INSTALL_JULIA, "tensorflow": INSTALL_TENSORFLOW}
-    ways = {other.get(each, INSTALL) for each in frameworks}
+    ways = {other.get(each, installed.line('demo')) for each in frameworks}
     return "   and: ".join(sorted(ways, reverse=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files as packaged
 from pathlib import Path
@@ -13,6 +14,9 @@ from whyidle.monitor.core.defaults import EXPORT_PORT, LOOPBACK
 SERVICE: Final = "whyidle-export.service"
 DAEMON_SET: Final = "whyidle-daemonset.yaml"
 CONTAINERFILE: Final = "Containerfile"
+# The same DaemonSet for Helm, with what a cluster sets.
+CHART, VALUES = "chart/Chart.yaml", "chart/values.yaml"
+TEMPLATE: Final = "chart/templates/whyidle.yaml"
 # What the DaemonSet calls them.
 NAMESPACE: Final = "whyidle"
 APP: Final = "app.kubernetes.io/name=whyidle-export"
@@ -60,9 +64,13 @@ def files(exporter: Exporter | None = None) -> dict[str, str]:
         "@IMAGE@": IMAGE,
     }
     found = {}
-    for name in (SERVICE, CONTAINERFILE, DAEMON_SET, PROLOG, EPILOG, ATTACH):
-        text = (folder / name).read_text()
-        for word, value in known.items():
-            text = text.replace(word, value)
-        found[name] = text
-    return found
+    for name in (SERVICE, CONTAINERFILE, DAEMON_SET, PROLOG, EPILOG, ATTACH, CHART, VALUES):
+        found[name] = _filled((folder / Path(name).name).read_text(), known)
+    set_there = {"@IMAGE@": "{{ .Values.image }}", "@PORT@": "{{ .Values.port }}"}
+    return found | {TEMPLATE: _filled((folder / DAEMON_SET).read_text(), set_there)}
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    for word, value in known.items():
+        text = text.replace(word, value)
+    return text

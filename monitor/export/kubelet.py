@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.core.protobuf import BYTES, Damaged, fields, text
 from whyidle.monitor.sources.gpu import GpuFacts
@@ -55,7 +56,7 @@ def read(socket: Path = SOCKET) -> Allocations:
     except ImportError:
         raise UsageProblem(
             "The kubelet's pods need the library grpcio, which is not installed.",
-            'Install it: pip install "whyidle[kubernetes]"',
+            f"Install it: {installed.line('kubernetes')}",
         ) from None
     try:
         return parsed(_ask(grpc, socket))

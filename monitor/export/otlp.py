@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, Literal, NamedTuple
 
+from whyidle.monitor.core import installed
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.core.metrics import Metric
@@ -132,7 +133,7 @@ class _Sdk:
         except ImportError:
             raise UsageProblem(
                 "OTLP needs the OpenTelemetry SDK, which is not installed.",
-                'Install it: pip install "whyidle[otlp]"',
+                f"Install it: {installed.line('otlp')}",
             ) from None
 
 

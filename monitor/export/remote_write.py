@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.core.protobuf import FIXED64, written
 
@@ -157,5 +158,5 @@ def _snappy() -> Any:
     except ImportError:
         raise UsageProblem(
             "--backfill needs the library cramjam, which is not installed.",
-            'Install it: pip install "whyidle[export]"',
+            f"Install it: {installed.line('export')}",
         ) from None

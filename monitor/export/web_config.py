@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import UsageProblem
 
 _TLS, _USERS = "tls_server_config", "basic_auth_users"
@@ -135,6 +136,6 @@ def _bcrypt() -> Check:
     except ImportError:
         raise UsageProblem(
             "Passwords need the library bcrypt, which is not installed.",
-            'Install it: pip install "whyidle[export]"',
+            f"Install it: {installed.line('export')}",
         ) from None
     return check

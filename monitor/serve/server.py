@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
 
+from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.render.console import say
 
@@ -20,7 +21,7 @@ try:
 except ImportError:
     raise UsageProblem(
         "`monitor mcp` needs the package mcp, which this Python does not have.",
-        "Type: pip install 'whyidle[mcp]'",
+        f"Type: {installed.line('mcp')}",
     ) from None
 
 from whyidle.monitor.serve import actions, brief, http, pages, proposing

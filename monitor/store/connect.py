@@ -152,7 +152,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
             f"{path} was written by a newer whyidle"
             f" (schema {version}; this one knows {schema.VERSION})."
         )
-        raise StorageProblem(what, "Upgrade: pip install --upgrade whyidle")
+        raise StorageProblem(what, "Upgrade this whyidle, or set WHYIDLE_STATE_DIR.")
     return version
 
 

@@ -25,6 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from whyidle.monitor.core import installed
 from whyidle.agents import wire
 from whyidle.monitor.core.errors import (
     NotPermitted,
@@ -75,7 +76,7 @@ class ByServer:
         if find_spec("grpc") is None:
             raise UsageProblem(
                 "The job's profiler server speaks gRPC, which this Python does not have.",
-                'Type: pip install "whyidle[server]"',
+                f"Type: {installed.line('server')}",
             )
         self._space = space
         self._owner = owner

@@ -21,12 +21,16 @@ from whyidle.monitor.commands.export import command
 from whyidle.monitor.core.defaults import EXPORT_PORT
 from whyidle.monitor.export import host_files
 from whyidle.monitor.export.host_files import (
+    CHART,
     ATTACH,
     DAEMON_SET,
     EPILOG,
     PROLOG,
     SCRIPTS,
     SERVICE,
+    TEMPLATE,
+    VALUES,
+    Exporter,
     files,
 )
 from whyidle.monitor.export.kubelet import SOCKET
@@ -39,6 +43,7 @@ NOTE = '#!/bin/sh\nprintf "%s\\n" "$(basename "$0") $*" >>"$NOTES"\n'
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name, text in files().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755 if name in SCRIPTS else 0o644)
     (tmp_path / "bin").mkdir()
@@ -97,6 +102,28 @@ def test_kubernetes_schemas_take_each_document() -> None:
     broken["spec"]["template"]["spec"]["hostPid"] = True
     with pytest.raises(validate.ValidationError):
         validate.validate(broken, validate.latest_version(), strict=True)
+
+
+def test_the_chart_is_the_daemon_set_with_its_values() -> None:
+    found = files(Exporter(port=9999))
+    (chart,), (given,) = documents(found[CHART]), documents(found[VALUES])
+    assert chart["apiVersion"] == "v2"
+    assert chart.keys() >= {"name", "version"}
+    used = set(re.findall(r"\{\{ \.Values\.(\w+) \}\}", found[TEMPLATE]))
+    assert used == given.keys() == {"image", "port"}
+    set_there = re.sub(r"\{\{ \.Values\.(\w+) \}\}", lambda x: str(given[x[1]]), found[TEMPLATE])
+    assert "{{" not in set_there
+    assert set_there == found[DAEMON_SET]
+
+
+def test_helm_takes_the_chart(folder: Path) -> None:
+    helm = tool("helm")
+    for line in (["lint", "--strict"], ["template", "whyidle"]):
+        done = subprocess.run(
+            [helm, *line, str(folder / "chart")],
+            text=True, capture_output=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_daemon_set_has_no_more_rights_than_it_says() -> None:

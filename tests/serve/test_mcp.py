@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.commands.test_try import TORCH, settings
 from tests.conftest import ROOT, command, start_job
 from tests.dashboard.pairs import make
+from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.serve import http, server
 
@@ -236,7 +237,7 @@ def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", source], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "pip install 'whyidle[mcp]'" in done.stderr
+    assert installed.line("mcp") in done.stderr
     assert done.stdout == ""
 
 

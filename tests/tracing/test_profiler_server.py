@@ -258,7 +258,7 @@ def test_without_grpc_it_says_what_to_install(
     monkeypatch.setattr(profiler_server, "find_spec", lambda _: None)
     with pytest.raises(UsageProblem) as refused:
         ByServer(key_of(os.getpid()), port_of(listener), space, "pid-1")
-    assert "whyidle[server]" in refused.value.next_step
+    assert "[server]" in refused.value.next_step
 
 
 def test_the_request_is_as_the_protocol_has_it() -> None:

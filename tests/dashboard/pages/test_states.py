@@ -149,7 +149,7 @@ def test_a_store_of_a_newer_version_is_reported(store: Path, page: str) -> None:
     with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("PRAGMA user_version = 9999")
     connection.close()
-    assert "pip install --upgrade whyidle" in app(store, page).words
+    assert "Upgrade this whyidle, or set WHYIDLE_STATE_DIR." in app(store, page).words
 
 
 @BOTH
