@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
-from whyidle.monitor.core import installed
 from whyidle.monitor.app.xprof import ends_with_us
 from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.render.escape import printable
 
 # Older ones have no charts that keep their zoom.
@@ -32,10 +32,13 @@ def check_installed() -> None:
             found = version(package)
         except PackageNotFoundError:
             what = f"The dashboard needs {package}, which this Python does not have."
-            raise UsageProblem(what, f"Type: {installed.line('dashboard')}") from None
+            raise UsageProblem(what, f"Type: {to_install('dashboard')}") from None
         if package == "streamlit" and _numbers(found) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
-            raise UsageProblem(f"The dashboard needs Streamlit {oldest}, not {found}.", f"Type: {installed.line('dashboard')}")
+            raise UsageProblem(
+                f"The dashboard needs Streamlit {oldest}, not {found}.",
+                f"Type: {to_install('dashboard')}",
+            )
 
 
 def _numbers(text: str) -> tuple[int, ...]:

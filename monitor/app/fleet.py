@@ -71,6 +71,7 @@ def _written(place: Path, wanted: Mapping[str, str]) -> tuple[list[str], set[str
             path = place / name
             is_new = not path.exists()
             if is_new:
+                path.parent.mkdir(exist_ok=True, parents=True)
                 path.write_text(text)
                 if name in SCRIPTS:
                     path.chmod(0o755)

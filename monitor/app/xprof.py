@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.core.interrupts import ended_by_signals
 from whyidle.monitor.render.escape import printable
 
@@ -46,9 +46,7 @@ _NO_NAME = re.compile(r"[^\w.-]+|^\.+")
 def xprof(source: Source, port: int | None, opened: Callable[[str], None]) -> NoReturn:
     """Show an XPlane file in XProf, print the link, and stay until we are ended."""
     if find_spec("tensorboard") is None or find_spec("xprof") is None:
-        raise UsageProblem(
-            "XProf is not installed in this Python.", f"Type: {installed.line('xprof')}"
-        )
+        raise UsageProblem("XProf is not installed in this Python.", f"Type: {to_install('xprof')}")
     port = _free_port(port)
     with ended_by_signals(), _folder() as folder:
         run = _lay_out(source, folder / "logs")
@@ -224,7 +222,7 @@ def _runs(port: int) -> list[str]:
     except urllib.error.HTTPError as error:
         if error.code == 404:
             raise Problem(
-                "TensorBoard runs, but without XProf.", f"Type: {installed.line('xprof')}"
+                "TensorBoard runs, but without XProf.", f"Type: {to_install('xprof')}"
             ) from None
         return []
     except (OSError, zlib.error, msgspec.DecodeError):

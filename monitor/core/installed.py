@@ -16,7 +16,7 @@ import msgspec
 NAME: Final = "whyidle"
 
 
-def line(extra: str) -> str:
+def to_install(extra: str) -> str:
     """Return the command that installs an extra from where whyidle itself came."""
     return f"pip install {_requirement(extra)}"
 

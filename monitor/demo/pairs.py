@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.core.paths import VARIABLE, state_dir
 from whyidle.monitor.demo.patch import applied
 
@@ -89,7 +89,7 @@ def folder() -> Path:
     """Return where the demos lie; they are run, never imported."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise Problem("The demos are not installed.", f"Install them: {installed.line('demo')}")
+        raise Problem("The demos are not installed.", f"Install them: {to_install('demo')}")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
@@ -214,5 +214,5 @@ def missing(frameworks: Sequence[str]) -> Problem:
 def how(frameworks: Sequence[str]) -> str:
     """Return how these are installed."""
     other = {"julia": INSTALL_JULIA, "tensorflow": INSTALL_TENSORFLOW}
-    ways = {other.get(each, installed.line('demo')) for each in frameworks}
+    ways = {other.get(each, to_install("demo")) for each in frameworks}
     return "   and: ".join(sorted(ways, reverse=True))

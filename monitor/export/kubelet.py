@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.core.protobuf import BYTES, Damaged, fields, text
 from whyidle.monitor.sources.gpu import GpuFacts
 
@@ -56,7 +56,7 @@ def read(socket: Path = SOCKET) -> Allocations:
     except ImportError:
         raise UsageProblem(
             "The kubelet's pods need the library grpcio, which is not installed.",
-            f"Install it: {installed.line('kubernetes')}",
+            f"Install it: {to_install('kubernetes')}",
         ) from None
     try:
         return parsed(_ask(grpc, socket))

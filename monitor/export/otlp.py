@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, Literal, NamedTuple
 
-from whyidle.monitor.core import installed
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.errors import Problem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.export import scrape
 from whyidle.monitor.export.collector import OTLP, Collector, Look
@@ -133,7 +133,7 @@ class _Sdk:
         except ImportError:
             raise UsageProblem(
                 "OTLP needs the OpenTelemetry SDK, which is not installed.",
-                f"Install it: {installed.line('otlp')}",
+                f"Install it: {to_install('otlp')}",
             ) from None
 
 

@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.core.protobuf import FIXED64, written
 
 PATH: Final = "/api/v1/write"
@@ -158,5 +158,5 @@ def _snappy() -> Any:
     except ImportError:
         raise UsageProblem(
             "--backfill needs the library cramjam, which is not installed.",
-            f"Install it: {installed.line('export')}",
+            f"Install it: {to_install('export')}",
         ) from None

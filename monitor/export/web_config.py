@@ -16,8 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.installed import to_install
 
 _TLS, _USERS = "tls_server_config", "basic_auth_users"
 _CERT, _KEY = "cert_file", "key_file"
@@ -136,6 +136,6 @@ def _bcrypt() -> Check:
     except ImportError:
         raise UsageProblem(
             "Passwords need the library bcrypt, which is not installed.",
-            f"Install it: {installed.line('export')}",
+            f"Install it: {to_install('export')}",
         ) from None
     return check

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
 
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Problem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.render.console import say
 
 try:
@@ -21,7 +21,7 @@ try:
 except ImportError:
     raise UsageProblem(
         "`monitor mcp` needs the package mcp, which this Python does not have.",
-        f"Type: {installed.line('mcp')}",
+        f"Type: {to_install('mcp')}",
     ) from None
 
 from whyidle.monitor.serve import actions, brief, http, pages, proposing

@@ -25,7 +25,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.core import installed
 from whyidle.agents import wire
 from whyidle.monitor.core.errors import (
     NotPermitted,
@@ -34,6 +33,7 @@ from whyidle.monitor.core.errors import (
     TargetGone,
     UsageProblem,
 )
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.processes.namespace import uses_gpu
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
@@ -76,7 +76,7 @@ class ByServer:
         if find_spec("grpc") is None:
             raise UsageProblem(
                 "The job's profiler server speaks gRPC, which this Python does not have.",
-                f"Type: {installed.line('server')}",
+                f"Type: {to_install('server')}",
             )
         self._space = space
         self._owner = owner

@@ -14,8 +14,8 @@ import pytest
 from tests.commands.test_trace import check_contract
 from tests.conftest import Monitor, command, lines, start_job
 from tests.tracing.test_profiler_server import jax_job, needs_grpc, needs_jax, port_of, tell
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.store.stored_traces import Kept
 
 # Who goes into the job, or has no gRPC, in the words of the one that is left out.
@@ -137,7 +137,7 @@ def test_without_grpc_the_line_that_installs_it_is_named(listening: tuple[int, i
     pid, port = listening
     done = without("grpc", pid, "--server", port)
     assert done.returncode == Exit.USAGE
-    assert installed.line("server") in done.stderr
+    assert to_install("server") in done.stderr
 
 
 @needs_grpc

@@ -43,7 +43,7 @@ def test_an_extra_comes_from_where_the_rest_came(
     text = noted if noted is None or isinstance(noted, str) else json.dumps(noted)
     found = SimpleNamespace(read_text=lambda _: text)
     monkeypatch.setattr(installed.metadata, "distribution", lambda _: found)
-    assert installed.line("mcp") == typed
+    assert installed.to_install("mcp") == typed
 
 
 def test_no_message_and_no_page_says_it_another_way() -> None:

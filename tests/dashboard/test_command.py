@@ -26,13 +26,13 @@ from tests.commands.test_trace_view import listeners, listening
 from tests.conftest import Monitor, command
 from tests.dashboard.asking import ask
 from tests.dashboard.stores import make
-from whyidle.monitor.core import installed
 from whyidle.dashboard import sample
 from whyidle.dashboard.__main__ import checked
 from whyidle.monitor.app import dashboard_process
 from whyidle.monitor.app.dashboard import _check_reach
 from whyidle.monitor.app.live_dashboard import _Telling
 from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.render import screens
@@ -227,7 +227,7 @@ def test_without_streamlit_it_says_what_to_install(
     monkeypatch.setattr(dashboard_process, "version", version)
     with pytest.raises(UsageProblem, match=says) as refused:
         dashboard_process.check_installed()
-    assert installed.line("dashboard") in refused.value.next_step
+    assert to_install("dashboard") in refused.value.next_step
 
 
 def test_the_sample_is_a_copy_that_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

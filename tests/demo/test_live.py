@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from tests.conftest import Monitor, command, lines
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.demo import watched
 
 # So long no program of a test ever trains: what is cut is cut in the middle.
@@ -201,14 +201,14 @@ def test_without_the_framework_it_says_what_to_install(monitor: Monitor, lacking
     done = monitor("demo", "input_starved", "--framework", "torch", env=lacking("torch"))
     assert done.returncode == Exit.USAGE
     assert "PyTorch is not installed here" in done.stderr
-    assert installed.line("demo") in done.stderr
+    assert to_install("demo") in done.stderr
     assert done.stdout == ""
 
 
 def test_without_any_framework_it_says_so_once(monitor: Monitor, lacking: Any) -> None:
     done = monitor("demo", env=lacking("jax", "torch"))
     assert done.returncode == Exit.USAGE
-    assert done.stderr.count(installed.line("demo")) == 1
+    assert done.stderr.count(to_install("demo")) == 1
 
 
 def test_the_list_says_what_is_not_installed(monitor: Monitor, lacking: Any) -> None:

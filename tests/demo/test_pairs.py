@@ -10,6 +10,7 @@ import pytest
 from benchmarks.gpu.story import PAIRS
 from whyidle.monitor import rules
 from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.demo.pairs import Pair
 from whyidle.monitor.demo.patch import changed
@@ -236,7 +237,7 @@ def test_demos_that_are_not_installed_are_a_sentence(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(pairs, "find_spec", lambda _name: None)
     with pytest.raises(Problem) as raised:
         pairs.folder()
-    assert pairs.INSTALL in raised.value.next_step
+    assert to_install("demo") in raised.value.next_step
 
 
 TITLES = {name: rule.title for name, rule in rules.load().items()}

@@ -21,8 +21,8 @@ from whyidle.monitor.commands.export import command
 from whyidle.monitor.core.defaults import EXPORT_PORT
 from whyidle.monitor.export import host_files
 from whyidle.monitor.export.host_files import (
-    CHART,
     ATTACH,
+    CHART,
     DAEMON_SET,
     EPILOG,
     PROLOG,
@@ -117,7 +117,9 @@ def test_the_chart_is_the_daemon_set_with_its_values() -> None:
 
 
 def test_helm_takes_the_chart(folder: Path) -> None:
-    helm = tool("helm")
+    helm = shutil.which("helm")
+    if helm is None:
+        pytest.skip("no helm")
     for line in (["lint", "--strict"], ["template", "whyidle"]):
         done = subprocess.run(
             [helm, *line, str(folder / "chart")],

@@ -23,8 +23,8 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.commands.test_try import TORCH, settings
 from tests.conftest import ROOT, command, start_job
 from tests.dashboard.pairs import make
-from whyidle.monitor.core import installed
 from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.serve import http, server
 
 SNAPSHOT = ROOT / "tests" / "data" / "mcp" / "tools.json"
@@ -237,7 +237,7 @@ def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", source], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert installed.line("mcp") in done.stderr
+    assert to_install("mcp") in done.stderr
     assert done.stdout == ""
 
 
