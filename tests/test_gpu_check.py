@@ -251,7 +251,7 @@ def test_one_part_that_fails_lets_the_next_ones_go_on(tmp_path: Path) -> None:
 
 
 def test_a_trace_keeps_its_length_and_loses_its_places() -> None:
-    trace = f"\x0a\x20{ROOT}/demo_workloads/x.py\x12 {ROOT}/.typing/whyidle/monitor/a.py".encode()
+    trace = f"\x0a\x20{ROOT}/demo_workloads/x.py\x12 {ROOT}/whyidle/monitor/a.py".encode()
     blanked = recordings.blanked(trace)
     assert len(blanked) == len(trace)
     assert str(ROOT).encode() not in blanked
@@ -273,4 +273,4 @@ def test_a_wheel_that_came_along_is_imported(
     runner.prepare(tmp_path / "work", tmp_path)
     look = "import brought_along, whyidle.monitor.cli as us; print(us.__file__)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(ROOT / ".typing/whyidle/monitor/cli.py")
+    assert done.stdout.strip() == str(ROOT / "whyidle/monitor/cli.py")

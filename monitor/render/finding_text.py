@@ -13,7 +13,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     FindingJson,
     PlaceJson,
 )
-from whyidle.monitor.core.finding import FRAMEWORKS, Confidence
+from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Severity
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import amount, money, show
 
@@ -197,6 +197,9 @@ def verdict(answer: DiagnosisJson) -> list[str]:
     fix = "" if said.fix is None else first_sentence(printable(said.fix.text)).rstrip(".")
     gives = "" if by is None else factor(by.speedup, by.expected)
     do = ": ".join(filter(None, [fix, gives]))
+    if by is None and any(each.severity != Severity.INFO for each in answer.findings):
+        # Else what stands below reads as the reason of what stands above.
+        do = "What is found below is about other, smaller parts"
     return [
         printable(said.what or said.text),
         *map(in_function, said.where[:1]),

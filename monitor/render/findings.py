@@ -19,6 +19,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
 )
 from whyidle.monitor.core.contracts.ranks import SeenRanksJson
 from whyidle.monitor.core.contracts.trace import cut_off
+from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.render import finding_text
@@ -45,6 +46,7 @@ NO_CODE: Final = "none of your code"
 # The most telling, and what it is compared with.
 MOST_EVIDENCE: Final = 2
 NOT_KNOWN: Final = "not known: "
+NO_GAIN: Final = "What it costs in time is not known."
 
 
 def screen(
@@ -190,6 +192,8 @@ def finding(finding: FindingJson, width: int, *, everything: bool = False) -> It
     yield head
     if said.gain is not None:
         yield _line(said.gain, width)
+    elif finding.severity != Severity.INFO:
+        yield _line(NO_GAIN, width)
     for place in said.places:
         yield _line(f"at {place.words}", width)
         if place is said.places[0] and said.callers:
@@ -204,7 +208,7 @@ def finding(finding: FindingJson, width: int, *, everything: bool = False) -> It
     if everything:
         yield _line(f"Documents: {', '.join(said.documents)}.  More: {said.more}", width)
     elif said.references:
-        yield _line(f"Reference: {'; '.join(said.references)}", width)
+        yield _line(f"Read more: {'; '.join(said.references)}", width)
     if everything and said.also_seen:
         yield _line(f"Also seen: {', '.join(said.also_seen)}.", width)
 

@@ -127,7 +127,7 @@ def test_the_contract_of_a_recording(monitor: Monitor, run: int) -> None:
 def test_the_screen_has_the_fix_and_the_gain(monitor: Monitor, trace: Path) -> None:
     done = monitor("diagnose", trace)
     assert done.returncode == 0
-    for text in ("HIGH", "x faster", "DataLoader(", "Reference: 90% GPU", "Not checked: "):
+    for text in ("HIGH", "x faster", "DataLoader(", "Read more: 90% GPU", "Not checked: "):
         assert text in done.stdout
     assert done.stdout.index("DataLoader(") < done.stdout.index("idle: input")
     assert "\x1b" not in done.stdout

@@ -115,7 +115,7 @@ def test_marks_change_nothing_of_a_program_and_its_errors(tmp_path: Path) -> Non
 def test_the_mark_is_put_before_what_julia_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     from whyidle.monitor.app.launch import with_marks  # noqa: PLC0415  of this test alone
 
-    marks = str(ROOT / "agents" / wire.JULIA_MARKS)
+    marks = str(Path(wire.__file__).parent / wire.JULIA_MARKS)
     cases: list[tuple[list[str], Any]] = [
         (["julia", "a.jl", "-L"], ["julia", "-L", marks, "a.jl", "-L"]),
         (["/x/julia", "+1.10", "a.jl"], ["/x/julia", "+1.10", "-L", marks, "a.jl"]),

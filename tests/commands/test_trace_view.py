@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -24,6 +25,7 @@ from tests.store.conftest import Store
 from whyidle.monitor.app import xprof
 from whyidle.monitor.app.files import writing
 from whyidle.monitor.core.errors import Exit, Problem, StorageProblem, UsageProblem
+from whyidle.monitor.core.installed import to_install
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.traces.opening import identify
 
@@ -117,7 +119,7 @@ def test_without_the_extra_it_says_what_to_type(
     traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(xprof, "find_spec", lambda _name: None)
-    with pytest.raises(UsageProblem, match=r'pip install "whyidle\[xprof\]"'):
+    with pytest.raises(UsageProblem, match=re.escape(to_install("xprof"))):
         xprof.xprof(identify(traces / "plain.xplane.pb"), None, print)
 
 

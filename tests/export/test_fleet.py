@@ -62,11 +62,11 @@ def test_it_writes_what_is_not_there_yet(fleet: Path, monitor: Monitor) -> None:
 
 def test_what_was_asked_for_and_is_not_written_is_said(fleet: Path, monitor: Monitor) -> None:
     """A folder that is there stays; whoever adds a host or an Alertmanager must hear of it."""
-    before = {path.name: path.read_text() for path in fleet.iterdir()}
+    before = {path.name: path.read_text() for path in fleet.rglob("*") if path.is_file()}
     done = monitor("fleet", "init", fleet, "--target", "node3", "--alertmanager", "alerts")
     assert f"{fleet / TARGETS} was there and stays: --target changed nothing" in done.stderr
     assert f"{fleet / CONFIG} was there and stays: --alertmanager changed nothing" in done.stderr
-    assert {path.name: path.read_text() for path in fleet.iterdir()} == before
+    assert {path.name: path.read_text() for path in fleet.rglob("*") if path.is_file()} == before
     (fleet / RULES).write_text("groups: []\n")
     done = monitor("fleet", "init", fleet)
     assert f"Not as this version writes them: {RULES}." in done.stderr

@@ -63,7 +63,7 @@ def test_a_newer_file_is_refused(path: Path, opened: type) -> None:
     change(path, f"PRAGMA user_version = {schema.VERSION + 1}")
     with pytest.raises(StorageProblem, match="newer whyidle") as caught:
         opened(path)
-    assert "pip install --upgrade" in caught.value.next_step
+    assert "Upgrade this whyidle" in caught.value.next_step
     assert caught.value.code == Exit.STORAGE
 
 

@@ -104,10 +104,11 @@ class StepTimes:
             # The agent counts steps, and there was none.
             return 0.0
         first, last = self._seen[0], self._seen[-1]
-        # A record comes each second in which a step ends: the next is not late before a step has
-        # had its time. Of an earlier pause nothing follows for this one.
+        # A record comes each second in which a step ends, of the agent's with the question what to
+        # put: the next is not late before a step has had its time. An earlier pause excuses none.
         middle = statistics.median(last.durations) if last.durations else 0
-        end = last.at_ns if now_ns - last.at_ns < max(SECOND, 2 * middle) else now_ns
+        due = SECOND if self.source == LOOP else SECOND // 2
+        end = last.at_ns if now_ns - last.at_ns < max(due, 2 * middle) else now_ns
         since = max(begin, self._since_ns)
         # Of the first record only what lies in these moments.
         cut = max(0, since - first.since_ns)

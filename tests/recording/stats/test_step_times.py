@@ -42,7 +42,7 @@ def test_quick_steps_are_recorded_in_part_and_count_in_full() -> None:
 def test_of_a_record_that_lies_half_in_the_past_half_counts(later: float) -> None:
     times = StepTimes()
     for second in range(1, 31):
-        feed(times, steps(second, *([100.0] * 10)))
+        feed(times, steps(second, *([100.0] * 10), source=module.LOOP))
     assert read(times, 30 + later).values[m.PROCESS_STEPS] == pytest.approx(10, rel=1e-6)
 
 
