@@ -43,7 +43,7 @@ PICTURES: dict[str, tuple[str, dict[str, object], Scheme]] = {
 SETTLES_MS = 3000
 # What a terminal shows: the command, how wide, and where it is cut.
 TERMINAL, COMMAND, COLUMNS = "diagnose", ("diagnose", "1"), 90
-UNTIL = "  Reference:"
+UNTIL = "  single operations"
 
 
 def main() -> None:
