@@ -76,7 +76,9 @@ def terminal() -> None:
             text=True, check=True, stdout=subprocess.PIPE,
         )  # fmt: skip
     console = Console(record=True, width=COLUMNS, file=io.StringIO())
-    for line in AnsiDecoder().decode(done.stdout.partition(UNTIL)[0]):
+    shown, found, _ = done.stdout.partition(UNTIL)
+    assert found, f"{COMMAND} prints no line {UNTIL!r} any more"
+    for line in AnsiDecoder().decode(shown):
         console.print(line)
     # A page that shows it asks no other host for a font.
     plain = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)

@@ -104,9 +104,6 @@ STYLE: Final = """
 """
 
 
-# Two full columns and a gap between them: work, and what is missing.
-
-
 class Markup(str):
     """Markup of ours for a cell; any other text in it went through ``safe``."""
 

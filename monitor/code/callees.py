@@ -7,6 +7,7 @@ call, follows from the names: where they were imported from, and what was assign
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -59,13 +60,25 @@ def computes_before_it_reads(file: str, line: int) -> bool:
 
 
 def _computes_what_it_reads(call: ast.Call, scope: Scope) -> bool:
-    inner = [each for part in (call.func, *call.args) for each in ast.walk(part)]
-    calls = [each for each in inner if isinstance(each, ast.Call)]
-    if any(map(scope.reads, calls)):
+    inner = [each for part in (call.func, *call.args) for each in _makers(part)]
+    if any(scope.reads(each) for each in inner if isinstance(each, ast.Call)):
         # What is done with a value that was read is the host's.
         return False
-    made = any(last_name(each.func) not in _VIEWS for each in calls)
-    return made or any(isinstance(each, ast.BinOp | ast.Compare) for each in inner)
+    return any(not _is_view(each) for each in inner)
+
+
+def _makers(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what makes a value: no numbers that say which part of it, or how it is looked at."""
+    if isinstance(node, ast.Call | ast.BinOp | ast.Compare):
+        yield node
+    looked_at = _is_view(node) or isinstance(node, ast.Subscript)
+    first = node.func if isinstance(node, ast.Call) else getattr(node, "value", None)
+    for each in [first] if looked_at and first else ast.iter_child_nodes(node):
+        yield from _makers(each)
+
+
+def _is_view(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in _VIEWS
 
 
 @lru_cache(maxsize=64)

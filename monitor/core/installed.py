@@ -7,7 +7,10 @@ repository has another line to type. Every message that names an extra asks here
 from __future__ import annotations
 
 import shlex
+import sys
 from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -18,7 +21,10 @@ NAME: Final = "whyidle"
 
 def to_install(extra: str) -> str:
     """Return the command that installs an extra from where whyidle itself came."""
-    return f"pip install {_requirement(extra)}"
+    # Where uvx or pipx runs it, there is no pip, and another Python's would install it elsewhere.
+    has_pip = find_spec("pip") is not None
+    pip = "pip install" if has_pip else f"uv pip install --python {shlex.quote(sys.executable)}"
+    return f"{pip} {_requirement(extra)}"
 
 
 def _requirement(extra: str) -> str:
@@ -26,6 +32,9 @@ def _requirement(extra: str) -> str:
     url = str(origin.get("url", ""))
     folder = unquote(urlsplit(url).path)
     named = f"{NAME}[{extra}]"
+    if url.startswith("file:") and not Path(folder).exists():
+        # A folder in which it was only built.
+        return shlex.quote(named)
     match origin:
         case {"dir_info": {"editable": True}}:
             return f"-e {shlex.quote(f'{folder}[{extra}]')}"

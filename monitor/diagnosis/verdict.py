@@ -108,8 +108,7 @@ def headline(
         part, by = None, first
     compute = _compute(rows)
     if part is not None or by is not None:
-        paced = "of each step" if window.paced_by == "steps" else "of the time"
-        return _said(part, by, compute, paced, at_once=window.job.computes_at_once)
+        return _said(part, by, compute, _paced(window, by), at_once=window.job.computes_at_once)
     if (serves := _serving(window)) is not None:
         return serves
     if not is_known:
@@ -155,8 +154,9 @@ def _said(
     if by is not None:
         where, title = by.found.where or where, _title(by)
         share = by.reach if part is None else part.share
-        # One number for what it costs and what its fix gains; without one, how large its part is.
-        much = f" (about {by.reach or share:.0%} {paced})"
+        # The number of its gain; without one, how large its part is.
+        saves = "a fix saves about " if by.found.gain else ""
+        much = f" ({saves}{by.reach or share:.0%} {paced})"
         text = f"{title}{much if share and '%' not in title else ''}."
     else:
         assert part is not None  # noqa: S101  a claim has its finding
@@ -173,6 +173,12 @@ def _said(
     much = "mostly" if longest >= MOSTLY * compute.share else f"{longest:.0%}"
     rest = f"{compute.share:.0%} is compute, {much} at {at(most[0].file, most[0].line)}"
     return replace(said, where=where[: MOST_PLACES - 1], rest=rest, rest_at=most)
+
+
+def _paced(window: Window, by: Finding | None) -> str:
+    """Return of what a share is said: of more samples in a longer step it is none of a step."""
+    in_steps = window.paced_by == "steps" and (by is None or by.rule.paced_by == "steps")
+    return "of each step" if in_steps else "of the time"
 
 
 def _is_unknown(part: _Part | None) -> bool:

@@ -66,8 +66,18 @@ def files(exporter: Exporter | None = None) -> dict[str, str]:
     found = {}
     for name in (SERVICE, CONTAINERFILE, DAEMON_SET, PROLOG, EPILOG, ATTACH, CHART, VALUES):
         found[name] = _filled((folder / Path(name).name).read_text(), known)
-    set_there = {"@IMAGE@": "{{ .Values.image }}", "@PORT@": "{{ .Values.port }}"}
-    return found | {TEMPLATE: _filled((folder / DAEMON_SET).read_text(), set_there)}
+    return found | {TEMPLATE: _template((folder / DAEMON_SET).read_text())}
+
+
+def _template(text: str) -> str:
+    """Return the DaemonSet as Helm fills it: into the namespace that is named to it."""
+    _, *documents = text.split("---\n")
+    known = {
+        "@IMAGE@": "{{ .Values.image }}",
+        "@PORT@": "{{ .Values.port }}",
+        f"namespace: {NAMESPACE}\n": "namespace: {{ .Release.Namespace }}\n",
+    }
+    return _filled("---\n".join(documents), known)
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:

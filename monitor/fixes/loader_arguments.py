@@ -68,10 +68,10 @@ def change(source: Source, wanted: Wanted) -> Change:
         raise Refused(stars, call)
     persistent = argument(call, "persistent_workers")
     stay = persistent is not None and not source.means(persistent, "False")
-    more = number is not None and number < count and (not number or _only_waits(wanted))
-    if stay and number and not more:
+    more = number is not None and number < count and (not number or _only_waits(wanted) > 0)
+    if stay and number != 0 and not more:
         raise Refused("the loader has workers that stay alive already", call)
-    if stay and not number:
+    if stay and number == 0:
         raise Refused("persistent_workers is set by other code", call)
     dataset = argument(call, "dataset", 0)
     if dataset is None:
@@ -159,18 +159,21 @@ def _number(source: Source, call: ast.Call) -> int | None:
     return int(ast.literal_eval(known)) if is_plain(known) else None
 
 
-def _only_waits(wanted: Wanted) -> bool:
-    """Tell whether it is waited for, and mostly spends its time on waits that take no core."""
-    is_awaited = (wanted.number(WAITS_FOR_INPUT) or 0.0) > 0
-    return is_awaited and any((wanted.number(each) or 0.0) > MOSTLY for each in WAITS)
+def _only_waits(wanted: Wanted) -> float:
+    """Return the part of its time that it spends on waits that take no core, if that is most."""
+    waits = max((wanted.number(each) or 0.0) for each in WAITS)
+    return waits if waits > MOSTLY and wanted.number(WAITS_FOR_INPUT) else 0.0
 
 
 def _needed(wanted: Wanted) -> int:
     """Return as many workers as cores; where they only wait, as many as load a batch in a step."""
-    count, waits = wanted.cores, wanted.number(WAITS_FOR_INPUT)
-    if waits is not None and waits < 1 and _only_waits(wanted):
-        # A batch takes one worker so many times as long as the rest of a step.
-        count = max(count, math.ceil((wanted.number(HAS_WORKERS) or waits) / (1 - waits)))
+    count, waits, idle = wanted.cores, wanted.number(WAITS_FOR_INPUT), _only_waits(wanted)
+    if waits is not None and idle:
+        # A batch takes one worker so many times as long as the rest of a step; and what they do
+        # besides waiting must find its cores.
+        rest = max(1 - waits, 1 / MOST_WORKERS)
+        needed = math.ceil((wanted.number(HAS_WORKERS) or waits) / rest)
+        count = max(count, min(needed, round(count / max(1 - idle, 1 / MOST_WORKERS))))
     return max(1, min(MOST_WORKERS, count))
 
 

@@ -23,7 +23,7 @@ WIDE: Final = 3.0
 # The published articles behind some of the rules, by the names that these cite, and whose they are.
 DOCUMENTS: Final = {
     "D1": ("GPU use in Flax: causes and cures", {"jax"}),
-    "D2": ("GPU memory and performance in Flux.jl", {"julia"}),
+    "D2": ("GPU memory and performance in Flux.jl", {"flux"}),
     "D3": ("Efficient parallel training with JAX", {"jax"}),
     "D4": ("Seven transformations for fast JAX", {"jax"}),
     "D5": ("90% GPU utilization with PyTorch and TensorFlow", {"pytorch", "tensorflow"}),
@@ -197,7 +197,8 @@ def verdict(answer: DiagnosisJson) -> list[str]:
     fix = "" if said.fix is None else first_sentence(printable(said.fix.text)).rstrip(".")
     gives = "" if by is None else factor(by.speedup, by.expected)
     do = ": ".join(filter(None, [fix, gives]))
-    if by is None and any(each.severity != Severity.INFO for each in answer.findings):
+    others = [each for each in answer.findings if each.severity != Severity.INFO]
+    if by is None and others and all(each.lost_share for each in others):
         # Else what stands below reads as the reason of what stands above.
         do = "What is found below is about other, smaller parts"
     return [

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Final
 
 from whyidle.monitor.code.source import in_loop
 from whyidle.monitor.core.amounts import MOST_SHOWN, NEARLY_ALL
@@ -48,6 +49,10 @@ from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.user_lines import own
 
+_OF_FRAMEWORK: Final = frozenset(
+    {HostClass.FRAMEWORK, HostClass.EAGER, HostClass.FRAMEWORK_WAIT, HostClass.READ, HostClass.PUT}
+)
+
 
 def detect(window: Window) -> Verdict:
     """Judge the function of the user's that most of the host's own work is in."""
@@ -55,9 +60,10 @@ def detect(window: Window) -> Verdict:
     if job.role is not None:
         # What a part waits for is the work of the others, and no line of its own ends it.
         account = account.without(HostClass.PEER_WAIT)
-    rows = _of_one_place(account)
-    mine = [row for row in rows if _is_own(account, row)]
-    surely = sum(row.share for row in mine)
+    rows, mine, surely = _worst(account, by_parts=True)
+    if surely < Severity.MEDIUM.least:
+        # What is spread over the loop is no less than what stands in one place.
+        rows, mine, surely = _worst(account, by_parts=False)
     # Every program has some code around its steps: less is not worth a person's time.
     if surely < Severity.MEDIUM.least:
         return None
@@ -134,8 +140,18 @@ def _name(account: HostAccount, mine: Sequence[HostRow]) -> str:
     return f"Lines {min(lines)} to {max(lines)} take"
 
 
-def _of_one_place(account: HostAccount) -> list[HostRow]:
-    """Return the rows of the user's function, lines or phase, with most of such work."""
+def _worst(account: HostAccount, *, by_parts: bool) -> tuple[list[HostRow], list[HostRow], float]:
+    """Return the rows of one place, those that are its own work, and what these take."""
+    rows = _of_one_place(account, by_parts=by_parts)
+    mine = [row for row in rows if _is_own(account, row)]
+    return rows, mine, sum(row.share for row in mine)
+
+
+def _of_one_place(account: HostAccount, *, by_parts: bool) -> list[HostRow]:
+    """Return the rows of the user's function, or phase, with most of such work.
+
+    ``by_parts``: of the function that has the loop, those of lines that stand together.
+    """
     sums: dict[tuple[object, ...], float] = {}
     rows: dict[tuple[object, ...], list[HostRow]] = {}
     framework, loops = _framework_lines(account), _of_the_loop(account)
@@ -145,7 +161,7 @@ def _of_one_place(account: HostAccount) -> list[HostRow]:
             continue
         aside = is_aside(account, row)
         key: tuple[object, ...] = place.file, place.function, row.phase if aside else Phase.STEP
-        if not aside and (place.file, place.function) in loops:
+        if by_parts and not aside and (place.file, place.function) in loops:
             # What stands before a line of the framework's, and what stands after it, are two.
             before = sum(file == place.file and line < place.line for file, line in framework)
             key = (*key, before)
@@ -160,7 +176,7 @@ def _framework_lines(account: HostAccount) -> set[tuple[str, int]]:
     for row in account.rows:
         if row.innermost is not None:
             at = row.innermost.file, row.innermost.line
-            sign = -1 if row.doing in HOST_WORK else row.doing is not HostClass.UNCLEAR
+            sign = -1 if row.doing in HOST_WORK else row.doing in _OF_FRAMEWORK
             shares[at] = shares.get(at, 0.0) + sign * row.share
     return {at for at, share in shares.items() if share > 0}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +44,7 @@ def test_an_extra_comes_from_where_the_rest_came(
     text = noted if noted is None or isinstance(noted, str) else json.dumps(noted)
     found = SimpleNamespace(read_text=lambda _: text)
     monkeypatch.setattr(installed.metadata, "distribution", lambda _: found)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
     assert installed.to_install("mcp") == typed
 
 
@@ -58,3 +60,15 @@ def test_no_message_and_no_page_says_it_another_way() -> None:
     written = [*(ROOT / "monitor").rglob("*.py"), *(ROOT / "dashboard").rglob("*.py")]
     assert not [path for path in written if "install 'whyidle[" in path.read_text()]
     assert not [path for path in written if 'install "whyidle[' in path.read_text()]
+
+
+def test_without_pip_the_tool_that_has_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    assert installed.to_install("mcp").startswith(f"uv pip install --python {sys.executable} ")
+
+
+def test_a_folder_in_which_it_was_only_built_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = json.dumps({"url": "file:///gone/work", "dir_info": {}})
+    found = SimpleNamespace(read_text=lambda _: noted)
+    monkeypatch.setattr(installed.metadata, "distribution", lambda _: found)
+    assert installed.to_install("mcp") == "pip install 'whyidle[mcp]'"

@@ -98,8 +98,8 @@ def test_a_finding_about_that_part_gives_its_title_its_line_and_its_fix(
     add(known, "sure", gains(0.08, 0.2))
     seen = spends(**{part: 0.52})
     said = verdict(seen)
-    assert said["what"] == "Fault waits (about 29% of each step)."
-    assert said["text"] == "Fault waits (about 29% of each step), at train.py:40."
+    assert said["what"] == "Fault waits (a fix saves about 29% of each step)."
+    assert said["text"] == "Fault waits (a fix saves about 29% of each step), at train.py:40."
     assert said["share"] == pytest.approx(0.52, abs=1e-3)
     assert [(each["file"], each["line"]) for each in said["where"]] == [("/u/train.py", 40)]
     assert said["fix"] == {"text": "Do.", "code": "# An example, not your code:\ncode"}
@@ -122,7 +122,7 @@ def test_what_is_found_in_compute_is_said_where_it_gains_more_than_the_rest_lose
 ) -> None:
     add(known, "double", gains(0.3, 0.5, Slice.COMPUTE))
     said = verdict(spends(idle_dispatch=0.2))
-    assert said["text"] == "Fault double (about 41% of each step)."
+    assert said["text"] == "Fault double (a fix saves about 41% of each step)."
     assert said["rule"] == "double"
     # It may be the cause of that, too, unless that is more than twice what it is expected to gain.
     assert verdict(spends(idle_dispatch=0.6))["rule"] == "double"

@@ -109,11 +109,13 @@ def test_the_chart_is_the_daemon_set_with_its_values() -> None:
     (chart,), (given,) = documents(found[CHART]), documents(found[VALUES])
     assert chart["apiVersion"] == "v2"
     assert chart.keys() >= {"name", "version"}
-    used = set(re.findall(r"\{\{ \.Values\.(\w+) \}\}", found[TEMPLATE]))
-    assert used == given.keys() == {"image", "port"}
-    set_there = re.sub(r"\{\{ \.Values\.(\w+) \}\}", lambda x: str(given[x[1]]), found[TEMPLATE])
-    assert "{{" not in set_there
-    assert set_there == found[DAEMON_SET]
+    known = re.compile(r"\{\{ \.(Values|Release)\.(\w+) \}\}")
+    assert {name for _, name in known.findall(found[TEMPLATE])} == {*given, "Namespace"}
+    there = {**given, "Namespace": "whyidle"}
+    filled = known.sub(lambda at: str(there[at[2]]), found[TEMPLATE])
+    assert "{{" not in filled
+    _, *rest = documents(found[DAEMON_SET])
+    assert documents(filled) == rest
 
 
 def test_helm_takes_the_chart(folder: Path) -> None:

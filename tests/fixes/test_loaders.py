@@ -110,6 +110,36 @@ def main():
     assert f"num_workers={new}, persistent_workers=True" in line
 
 
+@pytest.mark.parametrize(
+    ("waits", "spends", "new"), [(1.0, 0.95, "8"), (0.99, 0.95, "8"), (0.95, 0.51, "4")]
+)
+def test_what_they_do_besides_waiting_finds_its_cores(
+    waits: float, spends: float, new: str
+) -> None:
+    program = f"""{DATA}
+def main():
+    for x in DataLoader(Files(["a", "b"])):
+        print(x)
+"""
+    measured = {"waiting for input": waits, **dict.fromkeys(SLEEPS, spends)}
+    _, (line,) = change("loader_arguments", program, cores=2, **measured)
+    assert f"num_workers={new}, persistent_workers=True" in line
+
+
+def test_workers_that_an_option_sets_and_that_stay_are_said() -> None:
+    program = f"""{DATA}
+import argparse
+args = argparse.ArgumentParser().parse_args()
+def main():
+    for x in DataLoader(Files(["a"]), num_workers=args.workers, persistent_workers=True):
+        print(x)
+"""
+    measured = {"waiting for input": 0.7, "loader workers": 8.0, **SLEEPS}
+    found = tried("loader_arguments", program, **measured)
+    assert isinstance(found, Refusal)
+    assert found.why.endswith("stay alive already")
+
+
 def test_enough_workers_that_stay_are_enough() -> None:
     program = f"""{DATA}
 def main():

@@ -13,11 +13,11 @@ import pytest
 from tests.rules.windows import ROOT, answer, judge, pairs, recorded, stacks, traced, window
 from whyidle.monitor import rules
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Found, SourceLine
+from whyidle.monitor.core.finding import FRAMEWORKS, Found, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.diagnosis.ranking import CAUSES, OF_ALL
-from whyidle.monitor.render.finding_text import first_sentence
+from whyidle.monitor.render.finding_text import DOCUMENTS, first_sentence, titles
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 
@@ -167,3 +167,14 @@ def test_what_a_rule_cites_is_advised_there(rule: Rule) -> None:
         sections = {f"§{n}" for n in range(int(first), int(last) + 1)} if last else {section}
         wanted = {f"{document} {each}".strip() for each in sections}
         assert all(any(one.startswith(each) for one in listed) for each in wanted), (cited, listed)
+
+
+def test_each_article_belongs_to_frameworks_that_there_are() -> None:
+    known = {name for name, _ in FRAMEWORKS.items()}
+    for title, whose in DOCUMENTS.values():
+        assert title
+        assert whose
+        assert whose <= known
+    # An article is shown to those whom it is about.
+    assert list(titles(["D2 §4"], ["flux"])) == [DOCUMENTS["D2"][0]]
+    assert list(titles(["D2 §4"], ["pytorch"])) == []

@@ -308,6 +308,16 @@ def test_lines_of_the_loop_are_parts_between_its_steps(loop: Callable[[int], Cod
     assert {place.line for place in finding.where} == {4, 5}
 
 
+def test_what_is_spread_over_the_loop_is_no_less(loop: Callable[[int], CodeLine]) -> None:
+    library = CodeLine(f"{SITE}/nobody/metrics.py", 1, "f")
+    work = [(library, (loop(n),), 40) for n in (4, 6, 8, 10)]
+    steps = [(CodeLine(f"{SITE}/torch/a.py", 1, "f"), (loop(n),), 210) for n in (5, 7, 9, 11)]
+    here = window(stacks=stacks(*work, *steps), facts={"torch": {"backend": "cpu"}}, inside=True)
+    finding = found(NAME, here)
+    assert finding.title == "Lines 4 to 10 take 16% of the main thread's time"
+    assert severity(NAME, finding) is Severity.MEDIUM
+
+
 def test_a_callback_that_takes_nearly_all_is_named(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("def callback():\n    plot()\n    draw()\n")

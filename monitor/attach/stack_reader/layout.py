@@ -24,8 +24,9 @@ TYPE_NAME = 24
 RANGE, GENERATOR, ZIP, NUMBER = "PyRangeIter_Type", "PyGen_Type", "PyZip_Type", "PyLong_Type"
 INDEXED = ("PyEnum_Type", "PyListIter_Type", "PyTupleIter_Type", "PySeqIter_Type")
 COUNTS = (RANGE, GENERATOR, ZIP, NUMBER, *INDEXED)
-# Types that Python does not export are known by their name; and which word of theirs counts.
-NAMED = {b"itertools.count": 0, b"itertools.islice": 1}
+# Types that Python does not export are known by their name: which word of theirs counts, and which
+# says by how much.
+NAMED = {b"itertools.count": (0, None), b"itertools.islice": (1, 3)}
 # Nothing that is read of a thread lies behind it.
 THREAD_BYTES = 320
 # Its conditions are what a thread waits at for the interpreter's lock.

@@ -39,6 +39,7 @@ _TAGS: Final = 7
 _TOP: Final = 1 << 47
 # What is read of an object: its header, and the words that may count.
 _OBJECT: Final = struct.Struct("<QQqqq")
+_HEADER: Final = 16
 # Digits of a number have 30 bits; one of two counts far enough.
 _DIGIT_BITS, _MOST_DIGITS = 30, 2
 
@@ -72,8 +73,8 @@ class LoopCounters:
         # Objects that may still be looked at.
         self._left = 0
         self._kinds = {address: name for name, address in opened.counts.items()}
-        # Of types that are not exported: which word counts; ``None``: none of them does.
-        self._named: dict[int, int | None] = {}
+        # Of types that are not exported: which words count; ``None``: none of them does.
+        self._named: dict[int, tuple[int, int | None] | None] = {}
 
     def read(
         self, snapshot: Snapshot, frames: Sequence[tuple[Frame, Place]]
@@ -143,8 +144,10 @@ class LoopCounters:
                 return
             elif name is not None:
                 yield from self._of_iterator(snapshot, name, address, words, deep + 1)
-            elif (word := self._by_name(snapshot, kind)) is not None:
-                yield (), True, words[word]
+            elif (place := self._by_name(snapshot, kind)) is not None:
+                word, step = place
+                if step is None or snapshot.word(address + _HEADER + 8 * step) == 1:
+                    yield (), True, words[word]
         except Torn:
             return
 
@@ -160,10 +163,9 @@ class LoopCounters:
         else:
             yield (), True, words[0]
 
-    def _by_name(self, snapshot: Snapshot, kind: int) -> int | None:
-        """Return which word of an object of a type counts; a type is asked for its name once."""
+    def _by_name(self, snapshot: Snapshot, kind: int) -> tuple[int, int | None] | None:
+        """Return which words of an object of a type count; a type is asked for its name once."""
         if kind not in self._named and len(self._named) < MOST_TYPES:
-            self._named[kind] = None
             name = snapshot.part(snapshot.word(kind + parts.TYPE_NAME), LONGEST_NAME)
             self._named[kind] = parts.NAMED.get(name.partition(b"\0")[0])
         return self._named.get(kind)

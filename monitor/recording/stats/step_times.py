@@ -5,7 +5,6 @@ A record has some durations of the steps that it counts, evenly picked: each sta
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ STEPS_SEEN = 3
 LONGEST_WINDOW_NS = 120 * SECOND
 # A record each second.
 MOST_RECORDS = 150
+MOST_LAGS = 5
 
 NO_STEP = "no step has ended since the agent came"
 NO_OPTIMIZER = "no optimizer has stepped and nothing marks steps: whyidle.step() does"
@@ -59,6 +59,9 @@ class StepTimes:
         # Since when these steps are counted: a pause after that is part of their time.
         self._since_ns = 0
         self._seen: deque[_Seen] = deque(maxlen=MOST_RECORDS)
+        # How old the last new records were when they were looked at, and the newest of them.
+        self._lags: deque[int] = deque([0], maxlen=MOST_LAGS)
+        self._newest_ns = 0
 
     def take(self, steps: Steps, at_ns: int) -> bool:
         """Take in one record; returns whether it makes sense."""
@@ -97,18 +100,20 @@ class StepTimes:
             reading.put(metric, None if found is None else found / 1e9, NONE_LATELY)
         if self.source == LOOP and reading.values.pop(m.PROCESS_STEP_P95, None) is not None:
             reading.unknown[m.PROCESS_STEP_P95] = ONLY_MEANS
-        reading.values[m.PROCESS_STEPS] = self._rate(begin, now_ns)
+        reading.values[m.PROCESS_STEPS] = self._rate(begin, now_ns, known[0] or 0.0)
 
-    def _rate(self, begin: int, now_ns: int) -> float:
+    def _rate(self, begin: int, now_ns: int, middle_ns: float) -> float:
         if not self._seen:
             # The agent counts steps, and there was none.
             return 0.0
         first, last = self._seen[0], self._seen[-1]
-        # A record comes each second in which a step ends, of the agent's with the question what to
-        # put: the next is not late before a step has had its time. An earlier pause excuses none.
-        middle = statistics.median(last.durations) if last.durations else 0
-        due = SECOND if self.source == LOOP else SECOND // 2
-        end = last.at_ns if now_ns - last.at_ns < max(due, 2 * middle) else now_ns
+        # A record comes in each second in which a step ends. The next is late once it is older than
+        # new ones lately were when we looked, and a step has had its time.
+        if last.at_ns != self._newest_ns:
+            self._newest_ns = last.at_ns
+            self._lags.append(now_ns - last.at_ns)
+        due = max(max(self._lags) + SECOND // 2, 2 * middle_ns)
+        end = last.at_ns if now_ns - last.at_ns < due else now_ns
         since = max(begin, self._since_ns)
         # Of the first record only what lies in these moments.
         cut = max(0, since - first.since_ns)

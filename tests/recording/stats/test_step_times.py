@@ -42,7 +42,8 @@ def test_quick_steps_are_recorded_in_part_and_count_in_full() -> None:
 def test_of_a_record_that_lies_half_in_the_past_half_counts(later: float) -> None:
     times = StepTimes()
     for second in range(1, 31):
-        feed(times, steps(second, *([100.0] * 10), source=module.LOOP))
+        feed(times, steps(second, *([100.0] * 10)))
+        read(times, second + later)
     assert read(times, 30 + later).values[m.PROCESS_STEPS] == pytest.approx(10, rel=1e-6)
 
 
@@ -101,8 +102,9 @@ def test_pauses_between_rounds_are_part_of_the_time(pause: int) -> None:
     for second in range(1, 12 * (pause + 1)):
         if second % (pause + 1) == 0:
             feed(times, steps(second, *([10.0] * 100)))
-        if second > 3 * m.REACH_S:
-            read_at.append(read(times, second).values[m.PROCESS_STEPS])
+        rate = read(times, second).values.get(m.PROCESS_STEPS)
+        if second > 3 * m.REACH_S and rate is not None:
+            read_at.append(rate)
     mean = sum(read_at) / len(read_at)
     assert mean == pytest.approx(100 / (pause + 1), rel=0.06)
 
@@ -115,9 +117,25 @@ def test_a_pause_shows_while_it_lasts_and_whatever_paused_before() -> None:
             feed(times, steps(second, 4000.0, *([10.0] * 49)))
         elif second % 6 == 1:
             feed(times, steps(second, *([10.0] * 100)))
+        read(times, second)
     # Of the last ten seconds: a quarter of one round, two rounds, and none in the last two seconds.
     feed(times, steps(31, *([10.0] * 100)))
+    for second in (31, 32):
+        read(times, second)
     assert read(times, 33).values[m.PROCESS_STEPS] == pytest.approx((12.5 + 100 + 150) / 10)
+
+
+@pytest.mark.parametrize("source", ["whyidle.step", "optimizer", module.LOOP])
+@pytest.mark.parametrize("every", [1, 2])
+def test_who_is_always_told_late_steps_as_often(source: str, every: int) -> None:
+    times, read_at = StepTimes(), []
+    for second in range(1, 61):
+        feed(times, steps(second, *([20.0] * 50), source=source))
+        if second % every == 0 and second > 20:
+            # Up to a second later, and each time another part of it.
+            late = (7 * second) % 10 / 10 + (every - 1)
+            read_at.append(read(times, second + late).values[m.PROCESS_STEPS])
+    assert sum(read_at) / len(read_at) == pytest.approx(50, rel=0.03)
 
 
 def test_what_makes_no_sense_is_passed_over() -> None:
