@@ -82,8 +82,8 @@ def test_the_source_archive_has_the_project_and_no_leftovers(built: Path) -> Non
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
-    assert {"pyproject.toml", "README.md", "LICENSE", "monitor/cli.py"} <= {*names}
-    assert "monitor/traces/kineto/_scan.c" in names
+    assert {"pyproject.toml", "README.md", "LICENSE", "whyidle/monitor/cli.py"} <= {*names}
+    assert "whyidle/monitor/traces/kineto/_scan.c" in names
     assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
 
 

@@ -90,7 +90,8 @@ def folder() -> Path:
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise Problem("The demos are not installed.", f"Install them: {to_install('demo')}")
-    return Path(next(iter(spec.submodule_search_locations)))
+    # In a checkout the package has it as a link, beyond which git applies no patch.
+    return Path(next(iter(spec.submodule_search_locations))).resolve()
 
 
 def text_of(program: Path) -> str:

@@ -359,6 +359,7 @@ def test_numbers_of_any_size_are_written_whole() -> None:
 def running(kind: str, tmp_path: Path, interval: str = "1s") -> Any:
     """Start one with what `monitor fleet init` writes."""
     for name, text in files(["127.0.0.1:1"]).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text.replace("interval: 15s", f"interval: {interval}"))
     if kind == "prometheus":
         return prometheus(
