@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import tomllib
 from pathlib import Path
@@ -64,7 +65,9 @@ def test_no_message_and_no_page_says_it_another_way() -> None:
 
 def test_without_pip_the_tool_that_has_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "find_spec", lambda _: None)
-    assert installed.to_install("mcp").startswith(f"uv pip install --python {sys.executable} ")
+    assert installed.to_install("mcp").startswith(
+        f"uv pip install --python {shlex.quote(sys.executable)} "
+    )
 
 
 def test_a_folder_in_which_it_was_only_built_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
