@@ -1,7 +1,7 @@
 """How whyidle was installed, and what to type to have one of its extras, too.
 
-An index knows it only once it is published: whoever installed it from a folder, a wheel or a
-repository has another line to type. Every message that names an extra asks here.
+An index knows it only once it is published: an installation from a folder, a wheel or a repository
+needs another line. Every message that names an extra asks here.
 """
 
 from __future__ import annotations

@@ -60,17 +60,18 @@ def detect(window: Window) -> Verdict:
     if job.role is not None:
         # What a part waits for is the work of the others, and no line of its own ends it.
         account = account.without(HostClass.PEER_WAIT)
-    rows, mine, surely = _worst(account, by_parts=True)
-    if surely < Severity.MEDIUM.least:
+    framework, loops = _framework_lines(account), _of_the_loop(account)
+    rows, mine, surely = _worst(account, framework, loops)
+    if loops and surely < Severity.MEDIUM.least:
         # What is spread over the loop is no less than what stands in one place.
-        rows, mine, surely = _worst(account, by_parts=False)
+        rows, mine, surely = _worst(account, framework, set())
     # Every program has some code around its steps: less is not worth a person's time.
     if surely < Severity.MEDIUM.least:
         return None
     who, of = "main thread", "the main thread's time"
     if window.serves:
         who, of = "at work", "the time at work"
-    title = f"{_name(account, mine)} {surely:.0%} of {of}"
+    title = f"{_name(account, mine, loops)} {surely:.0%} of {of}"
     sums: dict[HostClass, float] = {}
     for row in rows:
         sums[row.doing] = sums.get(row.doing, 0.0) + row.share
@@ -101,7 +102,7 @@ def detect(window: Window) -> Verdict:
     }
     named = {(place.file, place.line) for place in found.where}
     # A step as a library makes it: that its Python takes a part is no code of the job's.
-    is_step = named <= _framework_lines(account) and not is_aside(account, mine[0])
+    is_step = named <= framework and not is_aside(account, mine[0])
     return replace(
         found,
         severity=Severity.LOW if is_step else None,
@@ -126,13 +127,13 @@ def _place(account: HostAccount, row: HostRow) -> CodeLine | None:
     return row.innermost
 
 
-def _name(account: HostAccount, mine: Sequence[HostRow]) -> str:
+def _name(account: HostAccount, mine: Sequence[HostRow], loops: set[tuple[str, str]]) -> str:
     """Return what takes the time: a phase, a function, or lines of the one that has the loop."""
     worst = mine[0]
     if is_aside(account, worst):
         return f"{WORDS[worst.phase].capitalize()} takes"
     function = worst.frames[0].function
-    if (worst.frames[0].file, function) not in _of_the_loop(account):
+    if (worst.frames[0].file, function) not in loops:
         return f"{function}() takes"
     lines = {row.frames[0].line for row in mine}
     if len(lines) == 1:
@@ -140,28 +141,31 @@ def _name(account: HostAccount, mine: Sequence[HostRow]) -> str:
     return f"Lines {min(lines)} to {max(lines)} take"
 
 
-def _worst(account: HostAccount, *, by_parts: bool) -> tuple[list[HostRow], list[HostRow], float]:
+def _worst(
+    account: HostAccount, framework: set[tuple[str, int]], divided: set[tuple[str, str]]
+) -> tuple[list[HostRow], list[HostRow], float]:
     """Return the rows of one place, those that are its own work, and what these take."""
-    rows = _of_one_place(account, by_parts=by_parts)
+    rows = _of_one_place(account, framework, divided)
     mine = [row for row in rows if _is_own(account, row)]
     return rows, mine, sum(row.share for row in mine)
 
 
-def _of_one_place(account: HostAccount, *, by_parts: bool) -> list[HostRow]:
+def _of_one_place(
+    account: HostAccount, framework: set[tuple[str, int]], divided: set[tuple[str, str]]
+) -> list[HostRow]:
     """Return the rows of the user's function, or phase, with most of such work.
 
-    ``by_parts``: of the function that has the loop, those of lines that stand together.
+    Of functions that are ``divided`` it is those of lines that stand together.
     """
     sums: dict[tuple[object, ...], float] = {}
     rows: dict[tuple[object, ...], list[HostRow]] = {}
-    framework, loops = _framework_lines(account), _of_the_loop(account)
     for row in account.rows:
         place, own = _place(account, row), _is_own(account, row)
         if place is None or not (own or row.doing is HostClass.UNCLEAR):
             continue
         aside = is_aside(account, row)
         key: tuple[object, ...] = place.file, place.function, row.phase if aside else Phase.STEP
-        if by_parts and not aside and (place.file, place.function) in loops:
+        if not aside and (place.file, place.function) in divided:
             # What stands before a line of the framework's, and what stands after it, are two.
             before = sum(file == place.file and line < place.line for file, line in framework)
             key = (*key, before)

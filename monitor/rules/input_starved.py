@@ -15,7 +15,7 @@ the steps.
 
 ## How to fix
 Use threads if the time goes into reading and not into Python. Use no more workers than cores,
-unless they wait for storage. Then cache the samples, or store them smaller: a copy on a local disk
+unless they mostly wait. Then cache the samples, or store them smaller: a copy on a local disk
 for slow storage, decoding and tokenizing once, `persistent_workers` for workers that start again.
 
 ## When it is wrong

@@ -126,24 +126,13 @@ def main():
     assert f"num_workers={new}, persistent_workers=True" in line
 
 
-def test_workers_that_an_option_sets_and_that_stay_are_said() -> None:
+@pytest.mark.parametrize("number", ["8", "args.workers"])
+def test_enough_workers_that_stay_are_enough(number: str) -> None:
     program = f"""{DATA}
 import argparse
 args = argparse.ArgumentParser().parse_args()
 def main():
-    for x in DataLoader(Files(["a"]), num_workers=args.workers, persistent_workers=True):
-        print(x)
-"""
-    measured = {"waiting for input": 0.7, "loader workers": 8.0, **SLEEPS}
-    found = tried("loader_arguments", program, **measured)
-    assert isinstance(found, Refusal)
-    assert found.why.endswith("stay alive already")
-
-
-def test_enough_workers_that_stay_are_enough() -> None:
-    program = f"""{DATA}
-def main():
-    for x in DataLoader(Files(["a", "b"]), num_workers=8, persistent_workers=True):
+    for x in DataLoader(Files(["a", "b"]), num_workers={number}, persistent_workers=True):
         print(x)
 """
     measured = {"waiting for input": 0.7, "loader workers": 8.0, **SLEEPS}
