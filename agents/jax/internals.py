@@ -54,8 +54,8 @@ def replace_in_module(hooks: Hooks, module: str, name: str, ours: Any) -> None:
     names[name] = ours
 
 
-def replace_in_class(hooks: Hooks, kind: type, name: str, ours: Any) -> None:
-    """Replace an attribute of a class by one of ours."""
+def replace_in_class(hooks: Hooks, kind: Any, name: str, ours: Any) -> None:
+    """Replace an attribute of a class, or of an object that has it itself, by one of ours."""
     was = vars(kind)[name]
 
     def put_back() -> None:

@@ -43,6 +43,7 @@ from __future__ import annotations
 from ..framework import FrameworkProbe
 from ..keras_batches import OnJax
 from .arrays import Arrays
+from .callbacks import Callbacks
 from .compiles import Compiles
 from .debugging import DebuggingModes
 from .device_puts import DevicePuts
@@ -65,6 +66,7 @@ class JaxProbe(FrameworkProbe):
         DebuggingModes,
         Reads,
         DevicePuts,
+        Callbacks,
         StepAnnotations,
         OnJax,
     )

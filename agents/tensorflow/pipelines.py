@@ -7,15 +7,16 @@ long it waited for them.
 from __future__ import annotations
 
 from _thread import get_ident
-from collections import deque
+from collections import Counter, deque
 from time import monotonic_ns
 from weakref import ref
 
 from ..framework import Part
+from ..jax.arrays import rounded
 from ..jax.internals import own, replace_in_class
 from ..modules import need
 from ..ring import drain
-from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_FILE, LONGEST_NAME
+from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_FILE, LONGEST_NAME, MOST_BATCHES
 from .internals import dress, is_eager
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 MODULE = "tensorflow.python.data.ops.iterator_ops"
 KIND = "OwnedIterator"
-# Two numbers for each batch between two seconds.
+# Four numbers for each batch between two seconds.
 CAPACITY = 32_768
 # Iterators that are known at a time, and those whose pipelines are described: the latest.
 MOST_ITERATORS = 64
@@ -33,6 +34,8 @@ MOST_PIPELINES = 4
 MOST_STAGES = 24
 MOST_OPERATIONS = 400
 MOST_WRAPPED = 32
+# Of fewer passes over the data nothing is said.
+MANY_PASSES = 20
 # What calls Python for each element, holding its lock.
 PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 GENERATOR = "from_generator_op.py"
@@ -61,8 +64,10 @@ class Pipelines(Part):
         kind = need(MODULE, KIND)
         original = own(kind, "_next_internal")
         self._batches = self._wait = self._missed = 0
-        # The thread and its wait alternate.
-        self._taken: deque[int] = deque(maxlen=2 * CAPACITY)
+        # In turn: the thread, its wait, what the batch is of, and whether a pass begins with it.
+        self._taken: deque[int] = deque(maxlen=4 * CAPACITY)
+        self._passes = self._first_wait = 0
+        self._by_data: Counter[int] = Counter()
         self._pipelines: list[list[dict[str, Any]]] = []
         _met.clear()
         _known.clear()
@@ -73,16 +78,23 @@ class Pipelines(Part):
 
     def second(self, _now: int) -> dict[str, int | None]:
         """Add up the waits of the main thread."""
-        number = len(self._taken) // 2
+        number = len(self._taken) // 4
         self._missed += number >= CAPACITY
-        taken = drain(self._taken, 2 * number)
+        taken = drain(self._taken, 4 * number)
         main = self.context.main
-        for thread, wait in zip(taken[::2], taken[1::2]):
+        for thread, wait, data, is_first in zip(*(taken[n::4] for n in range(4))):
             if main is None or thread == main:
                 self._batches += 1
                 self._wait += wait
-        # Another framework's loader may count the batches.
-        return {LOADER_BATCHES: self._batches, LOADER_WAIT_NS: self._wait} if self._batches else {}
+                self._passes += is_first
+                self._first_wait += wait * is_first
+                if data in self._by_data or len(self._by_data) < MOST_ITERATORS:
+                    self._by_data[data] += 1
+        if not self._batches:
+            # Another framework's loader may count the batches.
+            return {}
+        most = max(self._by_data.values())
+        return {LOADER_BATCHES: self._batches, MOST_BATCHES: most, LOADER_WAIT_NS: self._wait}
 
     def facts(self) -> dict[str, Any]:
         """Return the stages of the latest pipelines, from the data to the batch."""
@@ -96,7 +108,11 @@ class Pipelines(Part):
                 found.append(stages)
         # Between two epochs there is none.
         self._pipelines = found or self._pipelines
-        return {"pipelines": self._pipelines} if self._pipelines else {}
+        said: dict[str, Any] = {"pipelines": self._pipelines} if self._pipelines else {}
+        if self._passes >= MANY_PASSES:
+            said["batches_of_pass"] = rounded(self._batches // self._passes)
+            said["first_waits"] = round(self._first_wait / max(1, self._wait), 1)
+        return said
 
     def lost(self) -> int:
         """Return how often there were too many."""
@@ -106,7 +122,7 @@ class Pipelines(Part):
 def _fetching(
     original: Callable[[Any], Any],
     on: list[bool],
-    note: Callable[[tuple[int, int]], None],
+    note: Callable[[tuple[int, int, int, bool]], None],
     eager: Callable[[], bool],
 ) -> Any:
     clock, ident, known, meet = monotonic_ns, get_ident, _known, meet_iterator
@@ -114,11 +130,18 @@ def _fetching(
     def fetch(iterator: Any) -> Any:
         if not on or not eager():
             return original(iterator)
-        if id(iterator) not in known:
+        is_first = id(iterator) not in known
+        if is_first:
             meet(iterator)
         began = clock()
-        batch = original(iterator)
-        note((ident(), clock() - began))
+        try:
+            batch = original(iterator)
+        except BaseException:
+            # It is at its end: the next pass has another, maybe at the same place in memory.
+            known.discard(id(iterator))
+            raise
+        data = id(getattr(iterator, "_dataset", None))
+        note((ident(), clock() - began, data, is_first))
         return batch
 
     return dress(fetch, original)

@@ -2,13 +2,14 @@
 
 Where the main thread takes batches, the others' waits do not count: a thread that prefetches waits
 in its own time. Where batches come very fast, only some waits are noted, and all long ones: those
-are rare, and may be most of the time.
+are rare, and may be most of the time. Batches are also counted by their data: those of a validation
+are no steps.
 """
 
 from __future__ import annotations
 
 from _thread import get_ident
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from itertools import compress
 from operator import le, not_, or_
@@ -19,7 +20,7 @@ from ..downsampling import BURST, ROUND, Downsampler
 from ..framework import Part
 from ..modules import need
 from ..ring import drain
-from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, SAMPLES
+from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, MOST_BATCHES, SAMPLES
 from .introspect import attributes, class_name, definer, members
 from .patch import copy_names, hide, replace
 
@@ -45,8 +46,12 @@ SETTINGS = {
     "prefetch_factor": "_prefetch_factor",
 }
 KINDS = {0: "map", 1: "iterable"}
-# Stands for an iterator's first batch without samples; one less for each sample that it has.
+# Stands for an iterator's first batch without samples; less by the code of one that is known.
 FIRST = -2
+# The code of a batch: which data it is of, above so many bits, and its samples.
+DATA_BITS = 40
+SAMPLES_OF = (1 << DATA_BITS) - 1
+MOST_DATA = 64
 # What looks at the next batch, under ``LOOK``; hooks only check whether there is something in it.
 batch_looks: dict[str, Callable[[Any], None]] = {}
 LOOK = "look"
@@ -62,18 +67,19 @@ class LoaderWaits(Part):
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
-        # In turn: the thread, when it asked, how long it waited, and how many samples it got. 0 is
-        # unknown, -1 the end of the data, -2 and below an iterator's first batch.
+        # In turn: the thread, when it asked, how long it waited, and the code of the batch. 0 is an
+        # unknown one, -1 the end of the data, -2 and below an iterator's first batch.
         self._taken: deque[int] = deque(maxlen=4 * 4 * CAPACITY)
         # When the main thread asked lately, and how long it waited.
         self._asked: deque[int] = deque(maxlen=LATELY)
         self._waited: deque[int] = deque(maxlen=LATELY)
-        # The samples in a batch of each iterator; both go with the iterator.
+        # The code of a batch of each iterator; both go with the iterator.
         self._sizes: dict[int, int] = {}
         self._known: dict[int, tuple[ref[Any], ...]] = {}
         self._new: deque[dict[str, Any]] = deque(maxlen=MOST_ITERATORS)
         self._loaders: list[dict[str, Any]] = []
         self._batches = self._wait = self._samples = self._missed = 0
+        self._by_data: dict[int, float] = {}
         self._sizes_known = True
         self._on_main = False
         self._downsampler = Downsampler(monotonic_ns(), MANY)
@@ -96,25 +102,28 @@ class LoaderWaits(Part):
             self._taken.clear()
             number = 0
         taken = drain(self._taken, 4 * number)
-        threads, samples = taken[::4], taken[3::4]
+        threads, codes = taken[::4], taken[3::4]
         waits = self._beyond(threads, taken[1::4], taken[2::4])
         # An outer wait must know of each inner one.
         weight = self._downsampler.second(now, noted, may=not self._is_nested)
         before = self._batches
-        firsts = list(map(FIRST.__ge__, samples))
+        firsts = list(map(FIRST.__ge__, codes))
         if any(firsts):
-            samples = [FIRST - n if is_first else n for n, is_first in zip(samples, firsts)]
+            codes = [FIRST - n if is_first else n for n, is_first in zip(codes, firsts)]
+        samples = [code & SAMPLES_OF if code > 0 else code for code in codes]
         if weight == 1:
             self._count(threads, waits, samples, 1)
         else:
             # The long ones and the first of each iterator are all noted.
             alone = list(map(or_, firsts, map(LONG_NS.__lt__, waits)))
             self._count_some(threads, waits, samples, alone, weight)
+        self._count_by_data(codes, self._batches - before)
         self.context.steps.batches(now, self._batches - before)
         while self._new:
             self._note(self._new.popleft())
         return {
             LOADER_BATCHES: self._batches,
+            MOST_BATCHES: round(max(self._by_data.values(), default=0)),
             LOADER_WAIT_NS: self._wait,
             SAMPLES: self._samples if self._sizes_known else None,
         }
@@ -243,6 +252,13 @@ class LoaderWaits(Part):
             waits = list(compress(waits, map(main.__eq__, threads)))
         self._wait += round(weight * sum(waits))
 
+    def _count_by_data(self, codes: list[int], batches: int) -> None:
+        """Divide batches among the data that the noted ones are of."""
+        noted = Counter(code >> DATA_BITS for code in codes if code >= 0)
+        for data, number in noted.items():
+            more = batches * number / sum(noted.values())
+            self._by_data[data] = self._by_data.get(data, 0.0) + more
+
     def _note(self, settings: dict[str, Any]) -> None:
         if settings not in self._loaders:
             self._loaders = [settings, *self._loaders][:MOST_LOADERS]
@@ -251,6 +267,8 @@ class LoaderWaits(Part):
 def _meeting(
     sizes: dict[int, int], known: dict[int, Any], tell: Callable[[dict[str, Any]], None]
 ) -> Callable[[Any], int]:
+    seen: dict[int, int] = {}
+
     def meet(iterator: Any) -> int:
         """Note an iterator that was not seen before; runs no line of the user's."""
         names = attributes(iterator)
@@ -261,14 +279,18 @@ def _meeting(
         kind = names.get("_dataset_kind")
         settings["batch_size"] = size
         settings["kind"] = KINDS.get(kind) if type(kind) is int else None
-        settings["dataset"] = class_name(type(names.get("_dataset")))[:LONGEST_NAME]
+        data = names.get("_dataset")
+        settings["dataset"] = class_name(type(data))[:LONGEST_NAME]
+        number = seen.get(id(data)) or min(len(seen) + 1, MOST_DATA)
+        seen[id(data)] = number
+        code = number << DATA_BITS | min(size or 0, SAMPLES_OF)
         if len(sizes) < MOST_ITERATORS:
             key = id(iterator)
             # What runs when it goes must be C: a line of ours there could lose a signal.
             known[key] = tuple(ref(iterator, partial(each.pop, key)) for each in (sizes, known))
-            sizes[key] = size or 0
+            sizes[key] = code
             tell(settings)
-        return FIRST - (size or 0)
+        return FIRST - code
 
     return meet
 

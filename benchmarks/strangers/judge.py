@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +24,8 @@ NOTHING: Final = 0.02
 # What is worth making, and is missed where nothing says it.
 WORTH: Final = 1.15
 STEPS_WITHIN: Final = 0.05
-# Seconds in which the monitor took most.
-WORST: Final = 3
+# Of which the weight is kept; it watches for longer.
+SECONDS: Final = 20
 
 
 def judged(
@@ -141,19 +140,19 @@ def _steps(
 
 
 def _weight(seen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the monitor took of a core, and what the job lost while it took the most."""
+    """Return what the monitor took of a core, and how the job went on meanwhile."""
     looks = seen["meanwhile"]
-    taken = [b[2] - a[2] for a, b in _seconds(looks)]
-    paces = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in _seconds(looks)]
-    order = sorted(range(len(taken)), key=taken.__getitem__)
-    # A program may pause by itself in a second: of three, and against all others.
-    rest, worst = order[:-WORST], order[-WORST:]
-    usual = statistics.fmean(paces[n] for n in rest) if rest else 0.0
-    lost = 1 - statistics.fmean(paces[n] for n in worst) / usual if usual else None
+    each = list(_seconds(looks))
+    usual = sum(b[1] - a[1] for a, b in each) / sum(b[0] - a[0] for a, b in each) if each else 0
     return {
         "mean": round(looks[-1][2] / looks[-1][0], 4) if looks else None,
-        "worst": round(max(taken, default=0.0), 3),
-        "lost_in_worst": None if lost is None else round(lost, 3),
+        "worst": round(max((b[2] - a[2] for a, b in each), default=0.0), 3),
+        # What it took in each second, and the pace of the job in it, as a part of its usual one.
+        "seconds": [
+            [round(b[2] - a[2], 2), round((b[1] - a[1]) / (b[0] - a[0]) / usual, 2)]
+            for a, b in each[:SECONDS]
+            if usual
+        ],
     }
 
 

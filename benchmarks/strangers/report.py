@@ -20,7 +20,6 @@ def _of(rows: Sequence[Row]) -> dict[str, Any]:
     loud = [each for row in rows for each in row["loud"]]
     followed = [each for each in loud if each["outcome"] != "not measured"]
     stepped = [row for row in rows if row["steps"]["true"]]
-    lost = [row["weight"]["lost_in_worst"] for row in rows]
     return {
         "programs": len(faulty),
         "healthy": len(healthy),
@@ -37,7 +36,7 @@ def _of(rows: Sequence[Row]) -> dict[str, Any]:
         "width": _median(width for row in rows for width in row["widths"]),
         "monitor_mean": _median(row["weight"]["mean"] for row in rows),
         "monitor_worst": max((row["weight"]["worst"] for row in rows), default=None),
-        "lost_in_worst": _median(lost),
+        "lost_in_worst": _lost([row["weight"]["seconds"] for row in rows]),
         "harmed": sum(not row["unharmed"] for row in rows),
     }
 
@@ -104,6 +103,20 @@ def _gave(row: Row) -> str:
     )
     missed = (f"missed: {each}" for each in row["missed"])
     return "; ".join([*parts, *missed])
+
+
+def _lost(weights: Iterable[Sequence[Sequence[float]]]) -> float | None:
+    """Return what jobs lose in the second in which the monitor takes the most.
+
+    A program may pause by itself in any second: of all programs in the same one.
+    """
+    seconds = [
+        list(zip(*second, strict=True)) for second in zip(*filter(None, weights), strict=False)
+    ]
+    if not seconds:
+        return None
+    _, paces = max(seconds, key=lambda second: statistics.fmean(second[0]))
+    return round(1 - statistics.median(paces), 4)
 
 
 def _figure(name: str, value: float | None) -> str:

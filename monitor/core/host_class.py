@@ -27,6 +27,17 @@ class HostClass(StrEnum):
     FRAMEWORK_WAIT = "framework_wait"
 
 
+# Groups that verdicts go by. What hands work to the framework, and on a CPU may do it.
+LAUNCHES: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.PUT})
+# What waits for a device, and with it for those that it exchanges gradients with.
+AWAITS: Final = frozenset({HostClass.FRAMEWORK_WAIT, HostClass.READ})
+OF_FRAMEWORK: Final = LAUNCHES | AWAITS
+# What no device is waited for in.
+ELSEWHERE: Final = frozenset({HostClass.WAIT, HostClass.PEER_WAIT})
+# What runs on the host and is no part of a framework's own work.
+HOST_WORK: Final = ELSEWHERE | {HostClass.PYTHON, HostClass.LIBRARY}
+
+
 @dataclass(frozen=True, slots=True)
 class HostLook:
     """How a class is named and drawn for a person."""

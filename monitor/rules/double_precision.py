@@ -32,7 +32,7 @@ from typing import Final
 from whyidle.monitor.code.source import callee, imports, nodes_of
 from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import LAUNCHES, HostClass
 from whyidle.monitor.libraries.frames import is_call, is_module
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window, both
@@ -84,7 +84,7 @@ def detect(window: Window) -> Verdict:
         evidence = {"the device computes": traced}
     elif host is not None and window.device == "cpu":
         # Beside the calls there is their preparation.
-        surely = host.share(HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT, HostClass.EAGER)
+        surely = host.share(*LAUNCHES, HostClass.FRAMEWORK_WAIT)
         low = max(0.0, surely - host.error(surely))
         high = min(1.0, surely + host.share(HostClass.UNCLEAR) + host.error(surely))
         evidence = {"main thread in the framework": window.job.sampled(surely)}

@@ -30,25 +30,15 @@ from whyidle.monitor.code.environments import acts, only_one, played
 from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY, SURELY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import ELSEWHERE, HOST_WORK, OF_FRAMEWORK, HostClass
 from whyidle.monitor.rules import Fix, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.account import ELSEWHERE, HOST_WORK, HostRow
+from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.asides import taken
 from whyidle.monitor.signals.phases import Phase
 
 # What else is done for one observation at a time.
-_ACTS: Final = frozenset(
-    {
-        HostClass.EAGER,
-        HostClass.FRAMEWORK,
-        HostClass.FRAMEWORK_WAIT,
-        HostClass.READ,
-        HostClass.PUT,
-        HostClass.UNCLEAR,
-        *HOST_WORK,
-    }
-)
+_ACTS: Final = OF_FRAMEWORK | HOST_WORK | {HostClass.UNCLEAR}
 _MANY: Final = (
     "Step them in another process while the device learns. Many are already stepped in one"
     " call; numba or jax.jit for their formulas, or more cores, make that call faster."

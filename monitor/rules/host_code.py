@@ -25,33 +25,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final
 
 from whyidle.monitor.code.source import in_loop
 from whyidle.monitor.core.amounts import MOST_SHOWN, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Knows, Place
-from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
+from whyidle.monitor.core.host_class import (
+    ELSEWHERE,
+    HOST_LOOKS,
+    HOST_WORK,
+    OF_FRAMEWORK,
+    HostClass,
+)
 from whyidle.monitor.rules import Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import serving
-from whyidle.monitor.signals.account import (
-    ELSEWHERE,
-    HOST_WORK,
-    HostAccount,
-    HostRow,
-    by_line,
-    ranked,
-)
+from whyidle.monitor.signals.account import HostAccount, HostRow, by_line, ranked
 from whyidle.monitor.signals.asides import is_aside
 from whyidle.monitor.signals.cores import RUNNERS, Runner
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.user_lines import own
-
-_OF_FRAMEWORK: Final = frozenset(
-    {HostClass.FRAMEWORK, HostClass.EAGER, HostClass.FRAMEWORK_WAIT, HostClass.READ, HostClass.PUT}
-)
 
 
 def detect(window: Window) -> Verdict:
@@ -180,7 +174,7 @@ def _framework_lines(account: HostAccount) -> set[tuple[str, int]]:
     for row in account.rows:
         if row.innermost is not None:
             at = row.innermost.file, row.innermost.line
-            sign = -1 if row.doing in HOST_WORK else row.doing in _OF_FRAMEWORK
+            sign = -1 if row.doing in HOST_WORK else row.doing in OF_FRAMEWORK
             shares[at] = shares.get(at, 0.0) + sign * row.share
     return {at for at, share in shares.items() if share > 0}
 

@@ -29,7 +29,7 @@ from whyidle.monitor.code.callees import computes_before_it_reads
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Found, Gain
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import LAUNCHES, HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules._kinds import LEAST_BYTES, OFTEN
@@ -47,12 +47,7 @@ LEAST_LIST_NS: Final = 200_000
 # Reads of whole tensors; the others bring one number.
 WHOLE: Final = frozenset({"cpu", "tolist", "array"})
 # What a line that reads does before: it may call the model, and make its input.
-_COMPUTES: Final = frozenset(
-    {
-        HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT, HostClass.EAGER, HostClass.COMPILE,
-        HostClass.PUT, HostClass.LOADER,
-    }
-)  # fmt: skip
+_COMPUTES: Final = LAUNCHES | {HostClass.FRAMEWORK_WAIT, HostClass.COMPILE, HostClass.LOADER}
 
 
 def detect(window: Window) -> Verdict:

@@ -33,10 +33,9 @@ from typing import TYPE_CHECKING, Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Knows
-from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
+from whyidle.monitor.core.host_class import ELSEWHERE, HOST_LOOKS, HostClass
 from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.rules import Fix, Framework, Need, Rule, Severity, Slice, Verdict, Window, both
-from whyidle.monitor.signals.account import ELSEWHERE
 from whyidle.monitor.signals.ranks import SHORT, LateRow, RankAccount, places_of, rows_of
 from whyidle.monitor.signals.user_lines import own
 

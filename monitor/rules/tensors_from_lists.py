@@ -28,7 +28,7 @@ from typing import Final
 from whyidle.monitor.code.lists import made_of_list
 from whyidle.monitor.code.source import calls
 from whyidle.monitor.core.finding import Confidence, Evidence, Found
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import LAUNCHES, HostClass
 from whyidle.monitor.rules import Fix, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostRow
@@ -36,9 +36,7 @@ from whyidle.monitor.signals.gain import Side, comes_back
 
 # To make an array of the same list first takes 16 of 108 ns for a number, and as much is left.
 LEFT: Final = 0.15
-_MAKING: Final = frozenset(
-    {HostClass.FRAMEWORK, HostClass.UNCLEAR, HostClass.EAGER, HostClass.PUT, HostClass.LIBRARY}
-)
+_MAKING: Final = LAUNCHES | {HostClass.UNCLEAR, HostClass.LIBRARY}
 
 
 def detect(window: Window) -> Verdict:

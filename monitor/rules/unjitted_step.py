@@ -31,10 +31,9 @@ from typing import Final
 from whyidle.monitor.code.source import function_at, readable
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import HOST_WORK, HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
-from whyidle.monitor.signals.account import HOST_WORK
 from whyidle.monitor.signals.activity import drawing, fetches
 from whyidle.monitor.signals.eager import (
     CONTROL,

@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core.finding import Confidence, Found, Gain
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import LAUNCHES, OF_FRAMEWORK, HostClass
 from whyidle.monitor.rules import Fix, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.asides import Taken, found, of_phase, taken
@@ -38,8 +38,7 @@ LEFT: Final = 0.1
 OF_MODEL: Final = 0.5
 # Of one that mostly waits, which may be for the steps before it.
 LEAST_WAITING: Final = 0.2
-_COMPUTES: Final = frozenset({HostClass.EAGER, HostClass.FRAMEWORK})
-_RUNS_MODEL: Final = _COMPUTES | {HostClass.FRAMEWORK_WAIT, HostClass.READ, HostClass.UNCLEAR}
+_RUNS_MODEL: Final = OF_FRAMEWORK | {HostClass.UNCLEAR}
 
 
 def detect(window: Window) -> Verdict:
@@ -75,7 +74,7 @@ def _running(account: HostAccount, phase: Phase) -> Taken | None:
     runs = sum(row.share for row in rows if row.doing in _RUNS_MODEL)
     if phase is Phase.PERIODIC:
         # What is due and mostly waits, as to print a loss, waits for the steps.
-        runs = sum(row.share for row in rows if row.doing in _COMPUTES)
+        runs = sum(row.share for row in rows if row.doing in LAUNCHES)
     is_model = runs >= OF_MODEL * some.most > 0
     return some if is_model and phase in account.phases else None
 

@@ -19,7 +19,7 @@ from whyidle.monitor.code.spinning import spins_at
 from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.amounts import BEYOND_CHANCE
 from whyidle.monitor.core.finding import Place
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import AWAITS, HostClass
 from whyidle.monitor.libraries.frames import kind_of, package_of, plays
 from whyidle.monitor.libraries.table import ARRAY_PACKAGES, DEVICE_PACKAGES, Kind, Role
 from whyidle.monitor.libraries.users import is_users
@@ -41,10 +41,6 @@ _OF_CALLS: Final = {
     Calls.FRAMEWORK: HostClass.FRAMEWORK,
     Calls.UNCLEAR: HostClass.UNCLEAR,
 }
-# What no device is waited for in.
-ELSEWHERE: Final = frozenset({HostClass.WAIT, HostClass.PEER_WAIT})
-# What runs on the host and is no part of a framework's own work.
-HOST_WORK: Final = ELSEWHERE | {HostClass.PYTHON, HostClass.LIBRARY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ class HostRow:
     @property
     def waits(self) -> bool:
         """Whether it may wait for what the device was given before."""
-        return self.doing in {HostClass.READ, HostClass.FRAMEWORK_WAIT}
+        return self.doing in AWAITS
 
     @property
     def innermost(self) -> CodeLine | None:

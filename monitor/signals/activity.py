@@ -9,11 +9,12 @@ from typing import Final
 from whyidle.monitor.code.source import called, calls, dotted, functions, is_generator, text_of
 from whyidle.monitor.core.amounts import MOST_SHOWN
 from whyidle.monitor.core.finding import Place, SourceLine
+from whyidle.monitor.core.host_class import HOST_WORK
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.libraries.frames import is_call, plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import summed
-from whyidle.monitor.signals.account import HOST_WORK, divided
+from whyidle.monitor.signals.account import divided
 from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import step_samples

@@ -17,7 +17,7 @@ from whyidle.monitor.code.source import called, calls, last, line_of
 from whyidle.monitor.code.trains import trains_around
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import OF_FRAMEWORK, HostClass
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
@@ -62,7 +62,6 @@ _SLEEPS: Final = re.compile(r"sleep|pause")
 _READS: Final = re.compile(r"read\w*|recv\w*|connect|urlopen|communicate")
 _LOCKS: Final = re.compile(r"acquire|get|put|join|wait|result|as_completed")
 _A_LOCK: Final = re.compile(r"with\b.*(lock|mutex|sema|cond)", re.IGNORECASE)
-_OF_DEVICE: Final = frozenset({HostClass.READ, HostClass.FRAMEWORK, HostClass.PUT, HostClass.EAGER})
 
 # Who waits so has nothing to do, whatever else runs: somebody outside of the job gives the word.
 NOTHING_TO_DO: Final = frozenset({Awaited.CLIENTS, Awaited.SIGNAL, Awaited.PERSON})
@@ -111,7 +110,7 @@ _SIGNS: Final[tuple[tuple[Awaited, Callable[[_At], bool]], ...]] = (
     (Awaited.CLIENTS, lambda at: at.calls(_LISTENS)),
     (Awaited.INPUT, lambda at: at.calls(_READS)),
     (Awaited.LOCK, lambda at: at.calls(_LOCKS) or bool(_A_LOCK.match(at.text))),
-    (Awaited.DEVICE, lambda at: at.reads or at.doing in _OF_DEVICE),
+    (Awaited.DEVICE, lambda at: at.reads or at.doing in OF_FRAMEWORK),
 )
 
 

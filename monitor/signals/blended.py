@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from whyidle.monitor.core.contracts.trace import BudgetJson
-from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
+from whyidle.monitor.core.host_class import AWAITS, HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.estimate import LEAST, NOTABLE, ORDER, SEEN, WHOLE
 from whyidle.monitor.signals.account import HostAccount
@@ -100,7 +100,7 @@ _WORKS: Final = {
 BETWEEN_CALLS: Final = {**_WORKS, HostClass.UNCLEAR: Slice.IDLE_DISPATCH, **_KEEPS}
 # Without a trace, where other threads compute while this one does anything.
 ON_OTHER_THREADS: Final = {
-    **dict.fromkeys((HostClass.FRAMEWORK_WAIT, HostClass.READ), Slice.COMPUTE),
+    **dict.fromkeys(AWAITS, Slice.COMPUTE),
     **_KEEPS,
 }
 # The same where it is known how much the others compute.

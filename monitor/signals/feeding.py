@@ -26,14 +26,14 @@ from whyidle.monitor.code.statements import Flow
 from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import Place, Severity
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import HOST_WORK, LAUNCHES, HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine
-from whyidle.monitor.signals.account import HOST_WORK, HostAccount
+from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.phases import Phase
 
 # What is neither the host's own work nor a step's.
 _NO_STEP: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK}
-_PASSES: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.UNCLEAR})
+_PASSES: Final = LAUNCHES | {HostClass.UNCLEAR}
 # Methods that hand what they are given to what works with it: a schedule, a game, another thread.
 _HANDS_ON: Final = frozenset({"put", "put_nowait", "send", "step"})
 _Spot = tuple[str, int]

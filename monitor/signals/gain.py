@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import MOST_LOST, Gain
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import AWAITS
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.cores import FULL, Runner, busy_processes
 from whyidle.monitor.signals.loading import Loader
@@ -106,7 +106,7 @@ def _of_host(window: Window, saved: float) -> tuple[float, float]:
 def waits_for_device(window: Window) -> float | None:
     """Return the time in which the main thread waits for the device; ``None``: not known."""
     if window.host is not None:
-        return window.host.share(HostClass.FRAMEWORK_WAIT, HostClass.READ)
+        return window.host.share(*AWAITS)
     return window.job.means.get(m.JOB_SYNC_WAIT)
 
 

@@ -16,9 +16,8 @@ from whyidle.monitor.code.loops import loops_over_data
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import AGAIN
 from whyidle.monitor.core.finding import Need
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import HOST_WORK, HostClass
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.signals.account import HOST_WORK
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window

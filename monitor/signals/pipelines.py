@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from whyidle.monitor.core.amounts import LEAST_SAMPLES, NEARLY_ALL
+from whyidle.monitor.core.amounts import LEAST_SAMPLES, MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Fix, Place
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
@@ -29,6 +29,11 @@ data = (
     .batch(64)
     .prefetch(tf.data.AUTOTUNE)
 )"""
+_ONE_ITERATOR: Final = """\
+batches = iter(data.repeat().batch(64).prefetch(tf.data.AUTOTUNE))
+for epoch in range(epochs):
+    for _ in range(batches_of_an_epoch):
+        step(next(batches))"""
 IN_ORDER: Final = Fix("Shuffle samples, map them in parallel, and prefetch batches.", _CODE)
 # Stages that read, or prepare, what was read and prepared the same way in the pass before.
 READS: Final = re.compile("Interleave|Map|TFRecord|TextLine|FixedLength")
@@ -40,6 +45,10 @@ _AGAIN: Final = (
 _PYTHON: Final = (
     "a Python function makes each element, and one holds Python's lock at a time",
     "Read with tf.data, or make whole batches in each Python call.",
+)
+_BEGUN: Final = (
+    "most of the wait is for the first batch of a pass: each begins the pipeline anew",
+    "Repeat the data, and take the batches of all epochs from one iterator.",
 )
 _UNREAD: Final = (
     "nothing is made ahead: no prefetch at its end",
@@ -67,21 +76,27 @@ class Pipeline:
 
 def pipeline_of(window: Window) -> Pipeline | None:
     """Return the latest pipeline that is at fault; ``None``: nothing is known against one."""
+    begins = (window.fact("first_waits") or 0.0) > MOSTLY
     for stages in window.fact("pipelines") or ():
-        if faults := list(_faults(stages)):
+        if faults := [_BEGUN] if begins else list(_faults(stages)):
             # One that works ahead may well read anew: that is no fault yet.
             names = [str(each.get("stage")) for each in stages]
             # A generator may make something new in each pass.
             is_other = any(re.search("Cache|Snapshot|Load|Generator", name) for name in names)
-            again = not is_other and any(READS.search(name) for name in names)
+            again = not (begins or is_other) and any(READS.search(name) for name in names)
             faults = [*([_AGAIN] if again else []), *faults]
             called = [each.get("function") for each in stages]
             words = (f"{n}({at[2]})" if at else n for n, at in zip(names, called, strict=True))
             said = [("pipeline", ", ".join(words)), *(("in it", what) for what, _ in faults)]
+            if begins:
+                said.append(("batches of a pass", str(window.fact("batches_of_pass"))))
             age_s, seconds = window.job.age_s, window.job.seconds
             return Pipeline(
                 tuple(Evidence(name, what, "", "agent", age_s, seconds) for name, what in said),
-                Fix(" ".join(cure for _, cure in faults), _KEPT if again else _CODE),
+                Fix(
+                    " ".join(cure for _, cure in faults),
+                    _ONE_ITERATOR if begins else _KEPT if again else _CODE,
+                ),
                 tuple(Place(str(at[0]), int(at[1]), str(at[2])) for at in called if at),
                 _has_python(stages),
             )

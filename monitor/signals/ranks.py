@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LEAST_POINTS
 from whyidle.monitor.core.finding import Place
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import AWAITS, ELSEWHERE, LAUNCHES, HostClass
 from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
@@ -27,16 +27,12 @@ from whyidle.monitor.runs.summary import (
     in_order,
     subjects,
 )
-from whyidle.monitor.signals.account import ELSEWHERE, divided
+from whyidle.monitor.signals.account import divided
 from whyidle.monitor.signals.awaited import in_collective
 from whyidle.monitor.signals.limits import MOST_PROCESSES, NEWEST, POINTS
 from whyidle.monitor.signals.recorded import RankSeen
 from whyidle.monitor.store import Reader, Run
 
-# What waits for a device, and with it for those that it exchanges gradients with.
-WAITS: Final = frozenset({HostClass.FRAMEWORK_WAIT, HostClass.READ})
-# Who launches work on a device may do so ahead of it, or stand in a queue that is full.
-LAUNCHES: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.PUT})
 # Steps a second are means over the same time, with an end each.
 ALIKE: Final = 1.2
 FEW: Final = "the ranks were not sampled for long enough"
@@ -171,9 +167,10 @@ def _parts(
     turns = plays(Role.TURNS, chain.leaf)
     before: HostClass | None = None
     for doing, n in divided(chain, counts):
-        if doing in WAITS or (collective and (doing in ELSEWHERE or turns)):
+        if doing in AWAITS or (collective and (doing in ELSEWHERE or turns)):
             idle += n
             continue
+        # Who launches work on a device may do so ahead of it, or stand in a queue that is full.
         if doing in LAUNCHES or (doing is HostClass.UNCLEAR and before is not doing):
             busy += n
         # Of one class what ran comes first; what sleeps at a line of its own launches nothing.

@@ -19,7 +19,7 @@ from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, LEAST_POINTS, LITTLE, MOSTLY
 from whyidle.monitor.core.finding import ROUNDING, Severity
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import LAUNCHES, HostClass
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.libraries.users import is_users
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from whyidle.monitor.signals.window import Window
 
 # What only a framework at work shows; who waits is not among it.
-AT_WORK: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.COMPILE, HostClass.PUT})
+AT_WORK: Final = LAUNCHES | {HostClass.COMPILE}
 # The main thread is sampled so often for each time that the others are.
 OF_MAIN: Final = 10
 # Steps of these may answer requests: they are turns of any loop, or calls of any model.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.finding import PROBES, Framework, Lacking, Need, NotChecked, Place
-from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.host_class import AWAITS, HostClass
 from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import UNEXPLAINED, Slice
@@ -262,7 +262,7 @@ class Window:
             return None
         runs = min(1.0, self.computing)
         works = self.host.share(*OWN_WORK)
-        waits = self.host.share(HostClass.FRAMEWORK_WAIT, HostClass.READ, HostClass.COMPILE)
+        waits = self.host.share(*AWAITS, HostClass.COMPILE)
         return min(1.0, max(0.0, runs - waits) / works) if works else 0.0
 
     @property

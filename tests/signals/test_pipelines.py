@@ -71,6 +71,23 @@ def test_what_is_read_anew_in_each_pass_is_kept(
     assert (".cache()" in pipeline.fix.code) is is_kept
 
 
+@pytest.mark.parametrize("last", [{"stage": "Batch"}, {"stage": "Prefetch"}])
+def test_where_passes_are_short_what_works_ahead_helps_no_wait(last: dict[str, Any]) -> None:
+    short = job(SOURCE, READ, MAP, last)
+    short.job.facts["tensorflow"].update(first_waits=0.8, batches_of_pass=9)
+    pipeline = pipeline_of(short)
+    assert pipeline is not None
+    assert "one iterator" in pipeline.fix.text
+    assert "cache" not in pipeline.fix.text
+    assert ".repeat()" in pipeline.fix.code
+    assert {x.name: x.value for x in pipeline.evidence}["batches of a pass"] == "9"
+    # Of long passes the first wait is little of all.
+    short.job.facts["tensorflow"].update(first_waits=0.3, batches_of_pass=400)
+    pipeline = pipeline_of(short)
+    assert pipeline is not None
+    assert "one iterator" not in pipeline.fix.text
+
+
 def test_a_pipeline_that_works_ahead() -> None:
     good = (SOURCE, {"stage": "Shuffle"}, MAP | {"stage": "ParallelMap"}, {"stage": "Batch"})
     assert pipeline_of(job(*good, {"stage": "Prefetch"})) is None

@@ -15,6 +15,7 @@ from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.roles import Order
 from whyidle.monitor.recording.stacks.thread import StackThread
+from whyidle.monitor.recording.stacks.turns import Told
 from whyidle.monitor.recording.stats.code_lines import Where
 from whyidle.monitor.recording.tracked_process import TrackedProcess, order_of
 from whyidle.monitor.runs.summary import SHORT_LIVED, THREADS
@@ -65,8 +66,13 @@ class ExternalSampler:
         self._thread.watch(_rates(list(self._watched.values())))
         marked = {key: tracked.agent_stats.phase_at for key, tracked in self._watched.items()}
         self._thread.read_phases({key: at for key, at in marked.items() if at is not None})
-        uncounted = [k for k, tracked in self._watched.items() if _is_uncounted(tracked)]
-        self._thread.count_turns({key: traced.get(key) for key in uncounted[:MOST_COUNTED]})
+        uncounted = [each for each in self._watched.items() if _is_uncounted(each[1])]
+        self._thread.count_turns(
+            {
+                key: Told(traced.get(key), *tracked.agent_stats.turned)
+                for key, tracked in uncounted[:MOST_COUNTED]
+            }
+        )
         return events + self._news()
 
     def close(self) -> list[JobEvent]:

@@ -19,7 +19,7 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.stacks.counts import StackCounts
 from whyidle.monitor.recording.stacks.parts import part_of
-from whyidle.monitor.recording.stacks.turns import Turns
+from whyidle.monitor.recording.stacks.turns import Told, Turns
 
 # Of a core; where samples cost more, there are fewer.
 BUDGET = 0.015
@@ -94,12 +94,12 @@ class StackThread:
         with self._lock:
             return {k: s.record(now_ns)[0] for k, s in self._threads.items() if s.samples}
 
-    def count_turns(self, wanted: Mapping[ProcessKey, float | None]) -> None:
-        """Count the turns of these processes' loops; with each, what a trace says of a step."""
+    def count_turns(self, wanted: Mapping[ProcessKey, Told]) -> None:
+        """Count the turns of these processes' loops; with each, what else is known of its steps."""
         with self._lock:
             self._turns = {k: self._turns.get(k) or Turns() for k in wanted}
-            for key, step_s in wanted.items():
-                self._turns[key].step_s = step_s
+            for key, told in wanted.items():
+                self._turns[key].tell(told)
 
     def take_turns(self) -> dict[ProcessKey, Steps]:
         """Return the steps that ended since the last call, as far as loops tell them."""

@@ -7,6 +7,10 @@ turns most often, as long as it seldom begins anew: what a step repeats does so 
 stays chosen, so that epochs, which turn later, do not take its place.
 
 Between two looks a loop may have begun anew more than once. The loop around it knows how often.
+
+Some loops cannot be read: that over a loader, whose batches an agent counts, and that of a program
+that is compiled whole, whose callbacks it counts. Batches count where no loop turns as they come,
+and where those that are read turn more slowly; callbacks where nothing else does.
 """
 
 from __future__ import annotations
@@ -15,9 +19,9 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from whyidle.monitor.attach.stack_reader.code_objects import Place
+from whyidle.agents import wire
 from whyidle.monitor.attach.stack_reader.loop_counters import Count, Loop
 from whyidle.monitor.link.records import Steps
 from whyidle.monitor.recording.stats.step_times import SECOND
@@ -39,13 +43,26 @@ AGREES: Final = 2.0
 # Loops whose rates differ by less turn together.
 ALIKE: Final = 1.1
 MOST_LOOPS: Final = 500
+# Counters that an agent reads inside, as if they were loops within all others.
+BATCHES: Final = Loop(MOST_LOOPS, 0, (0,), is_iterator=False)
+CALLBACKS: Final = Loop(MOST_LOOPS, 0, (1,), is_iterator=False)
+INSIDE: Final = {wire.MOST_BATCHES: BATCHES, wire.CALLBACKS: CALLBACKS}
+
+
+class Told(NamedTuple):
+    """What is known of a process's steps beside its loops."""
+
+    # What a trace says of a step, or of what repeats.
+    step_s: float | None = None
+    # When an agent told totals last, and what they were, by the name of the gauge.
+    at_ns: int = 0
+    totals: Mapping[str, int] = {}
 
 
 @dataclass
 class _Turned:
     """One counter since it was first seen."""
 
-    place: Place
     value: int
     lowest: int
     highest: int
@@ -61,10 +78,10 @@ class _Turned:
     # When, and how many turns, restarts and growths until then.
     seen: deque[tuple[int, int, int, int]] = field(default_factory=deque)
 
-    def look(self, count: Count, now_ns: int, around: int = 0) -> None:
+    def look(self, value: int, now_ns: int, around: int = 0) -> None:
         """Take in where it stands now; ``around``: turns of the loop around it since the last."""
-        grown = count.value - self.value
-        self.lowest, self.highest = min(self.lowest, count.value), max(self.highest, count.value)
+        grown = value - self.value
+        self.lowest, self.highest = min(self.lowest, value), max(self.highest, value)
         if around:
             self.rounds, self.falls = self.rounds + 1, self.falls + (grown < 0)
         # It went to its end and began anew: at least once where it now stands before.
@@ -76,7 +93,7 @@ class _Turned:
         if grown:
             self.unit, self.grew = math.gcd(self.unit, grown), self.grew + 1
         self.turns += grown
-        self.value, self.place, self.at_ns = count.value, count.place, now_ns
+        self.value, self.at_ns = value, now_ns
         self.seen.append((now_ns, self.turns, self.restarts, self.grew))
         while self.seen[0][0] < now_ns - REACH_NS:
             self.seen.popleft()
@@ -126,8 +143,7 @@ class Turns:
     """Takes the counters of one process."""
 
     def __init__(self) -> None:
-        # What a trace says of a step, or of what repeats.
-        self.step_s: float | None = None
+        self._step_s: float | None = None
         self._loops: dict[Loop, _Turned] = {}
         self._chosen: Loop | None = None
         # Until when, and up to which turn, steps were told.
@@ -136,25 +152,29 @@ class Turns:
         self._unit = 0
         self._began = 0
 
-    @property
-    def place(self) -> Place | None:
-        """The line at which the function of the chosen loop was last seen."""
-        return None if self._chosen is None else self._loops[self._chosen].place
+    def tell(self, told: Told) -> None:
+        """Take in what others know."""
+        self._step_s = told.step_s
+        for name, loop in INSIDE.items():
+            if (total := told.totals.get(name)) is not None:
+                self._began = self._began or told.at_ns
+                known = self._loops.setdefault(loop, _Turned(total, total, total))
+                if told.at_ns > known.at_ns:
+                    known.look(total, told.at_ns)
 
     def look(self, found: Mapping[Loop, Count], now_ns: int) -> None:
         """Take in where all counters stand."""
         self._began = self._began or now_ns
         turned: dict[Loop, int] = {}
         for loop, around in _nested(found):
-            count = found[loop]
+            now = found[loop].value
             if loop not in self._loops:
                 if len(self._loops) == MOST_LOOPS:
                     continue
-                now = count.value
-                self._loops[loop] = _Turned(count.place, now, now, now)
+                self._loops[loop] = _Turned(now, now, now)
             mine = self._loops[loop]
             before = mine.turns
-            mine.look(count, now_ns, turned.get(around, 0) if around else 0)
+            mine.look(now, now_ns, turned.get(around, 0) if around else 0)
             turned[loop] = mine.turns - before
         gone = [x for x, t in self._loops.items() if t.at_ns < now_ns - REACH_NS]
         for loop in gone:
@@ -178,13 +198,13 @@ class Turns:
         if count <= 0 or span <= 0:
             return None
         self._until = turned.at_ns, turned.turns
-        return Steps(now_ns, LOOP, span, count, [span // count], self._unit)
+        return Steps(turned.at_ns, LOOP, span, count, [span // count], self._unit)
 
     def _choose(self, now_ns: int) -> Loop | None:
         steady = {x: t.rate for x, t in self._loops.items() if t.is_steady}
-        if self.step_s:
+        if self._step_s:
             known = steady | {x: t.rate for x, t in self._loops.items() if t.is_counted}
-            agrees = {x: abs(math.log(rate * self.step_s)) for x, rate in known.items()}
+            agrees = {x: abs(math.log(rate * self._step_s)) for x, rate in known.items()}
             least = min(agrees.values(), default=math.inf)
             if least <= math.log(AGREES):
                 return self._kept([x for x in agrees if agrees[x] <= least + math.log(ALIKE)])
@@ -192,6 +212,14 @@ class Turns:
         stays = mine is not None and (mine.is_counted or not mine.is_restless)
         if stays or now_ns - self._began < SETTLED_NS:
             return self._chosen if stays else None
+        read = self._read({x: r for x, r in steady.items() if x not in INSIDE.values()})
+        if (came := steady.get(BATCHES)) and came > ALIKE * (steady[read] if read else 0.0):
+            others = (t.rate for x, t in self._loops.items() if x not in INSIDE.values())
+            if not any(came / ALIKE <= rate <= came * ALIKE for rate in others):
+                return BATCHES
+        return read if read or CALLBACKS not in steady else CALLBACKS
+
+    def _read(self, steady: Mapping[Loop, float]) -> Loop | None:
         iterators = {x: r for x, r in steady.items() if x.is_iterator}
         some = iterators or {x: r for x, r in steady.items() if self._loops[x].counts_by_one}
         if not some:

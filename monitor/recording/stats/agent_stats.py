@@ -167,6 +167,8 @@ class AgentStats:
         self.frameworks = Frameworks(key)
         # Where the phase lies that the job's own code marks.
         self.phase_at: int | None = None
+        # When totals were told that may be steps, and what they were, by the name of the gauge.
+        self.turned: tuple[int, Mapping[str, int]] = (0, {})
         self._counted = counted or ProcessTotals()
         self._counted.begin()
         self._figures = Figures()
@@ -268,6 +270,8 @@ class AgentStats:
         known = frozenset(self.frameworks.latest)
         window = self.steps.window_ns / 1e9
         asked = Asked(gauges, known, window, damaged, is_last)
+        totals = {name: asked.value(name) for name in (wire.MOST_BATCHES, wire.CALLBACKS)}
+        self.turned = at_ns, {name: int(n) for name, n in totals.items() if n is not None}
         fresh = self._figures.read(asked)
         self.steps.put(fresh, at_ns, why_no_step(asked))
         self._fresh, self._gauged = fresh, at_ns

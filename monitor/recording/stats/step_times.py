@@ -83,8 +83,7 @@ class StepTimes:
         span = min(max(span, *durations, 0), LONGEST_WINDOW_NS)
         self._since_ns = self._since_ns or at_ns - span
         self._seen.append(_Seen(at_ns, at_ns - span, steps.count, durations))
-        middle = sorted(durations)[len(durations) // 2] if durations else 0
-        self.window_ns = min(max(WINDOW_NS, STEPS_SEEN * middle), LONGEST_WINDOW_NS)
+        self.window_ns = min(max(WINDOW_NS, STEPS_SEEN * _middle(durations)), LONGEST_WINDOW_NS)
         return True
 
     def put(self, reading: Reading, now_ns: int, why_none: str) -> None:
@@ -92,7 +91,8 @@ class StepTimes:
         if self.source is None:
             reading.unknown.update(dict.fromkeys(MEASURED, why_none))
             return
-        begin = now_ns - self.window_ns
+        end = self._told_until(now_ns)
+        begin = end - self.window_ns
         while self._seen and self._seen[0].at_ns <= begin:
             self._seen.popleft()
         known = quantiles(self._weighed(), list(_SHARES.values()))
@@ -100,27 +100,32 @@ class StepTimes:
             reading.put(metric, None if found is None else found / 1e9, NONE_LATELY)
         if self.source == LOOP and reading.values.pop(m.PROCESS_STEP_P95, None) is not None:
             reading.unknown[m.PROCESS_STEP_P95] = ONLY_MEANS
-        reading.values[m.PROCESS_STEPS] = self._rate(begin, now_ns, known[0] or 0.0)
+        reading.values[m.PROCESS_STEPS] = self._rate(begin, end)
 
-    def _rate(self, begin: int, now_ns: int, middle_ns: float) -> float:
+    def _told_until(self, now_ns: int) -> int:
+        """Return until when all is told: records come late, and a step takes its time."""
         if not self._seen:
-            # The agent counts steps, and there was none.
-            return 0.0
-        first, last = self._seen[0], self._seen[-1]
-        # A record comes in each second in which a step ends. The next is late once it is older than
-        # new ones lately were when we looked, and a step has had its time.
+            return now_ns
+        last = self._seen[-1]
         if last.at_ns != self._newest_ns:
             self._newest_ns = last.at_ns
             self._lags.append(now_ns - last.at_ns)
-        due = max(max(self._lags) + SECOND // 2, 2 * middle_ns)
-        end = last.at_ns if now_ns - last.at_ns < due else now_ns
-        since = max(begin, self._since_ns)
-        # Of the first record only what lies in these moments.
-        cut = max(0, since - first.since_ns)
-        before = first.number * cut / max(1, first.at_ns - first.since_ns)
-        number = sum(seen.number for seen in self._seen) - before
+        end = now_ns - max(self._lags)
+        # Older than the records before it were is no pause yet.
+        due = max(SECOND // 2, 2 * _middle(last.durations))
+        return last.at_ns if 0 <= end - last.at_ns < due else end
+
+    def _rate(self, begin: int, end: int) -> float:
+        """Return the steps a second of this time; of a record at its edge the part inside."""
+        begin = max(begin, self._since_ns)
+        number = sum(
+            seen.number
+            * max(0, min(seen.at_ns, end) - max(seen.since_ns, begin))
+            / max(1, seen.at_ns - seen.since_ns)
+            for seen in self._seen
+        )
         # Moments that a liar put in disorder.
-        return number * 1e9 / max(end - since, SECOND // 1000)
+        return number * 1e9 / max(end - begin, SECOND // 1000)
 
     def _weighed(self) -> list[tuple[float, float]]:
         weighed: list[tuple[float, float]] = []
@@ -128,3 +133,7 @@ class StepTimes:
             weight = seen.number / max(1, len(seen.durations))
             weighed += [(ns, weight) for ns in seen.durations]
         return weighed
+
+
+def _middle(durations: list[int]) -> int:
+    return sorted(durations)[len(durations) // 2] if durations else 0

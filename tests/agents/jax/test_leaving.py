@@ -104,6 +104,9 @@ LOST = [
     ("del dispatch.BACKEND_COMPILE_EVENT", "compilations"),
     ("pjit._trace_for_jit, was = None, pjit._trace_for_jit", "reasons of compilations"),
     ("del dispatch._batched_device_put_impl", "count of device_put"),
+    ("del jax._src.debugging.debug_callback_p", "callbacks of compiled programs"),
+    ("del jax._src.debugging.debug_callback_p.impl", "callbacks of compiled programs"),
+    ("del jax._src.callback.io_callback_impl", "callbacks of compiled programs"),
     ("del sys.modules['jax._src.array']", "reads of values"),
     ("del array.ArrayImpl", "reads of values"),
     ("array.ArrayImpl._value = array.ArrayImpl._value.fget", "reads of values"),
@@ -182,3 +185,36 @@ attach(); obey(lambda i: g(y))
         assert ("executables" in figures) is (name != "live_executables")
         assert ("live_arrays" in figures) is (name != "live_arrays")
         assert [line for line in it.messages() if line.startswith(f"no {part}") or "memory" in line]
+
+
+def test_a_program_that_calls_back_all_the_time_loses_no_call(tmp_path: Path) -> None:
+    source = (
+        TRAIN
+        + """
+from jax.experimental import io_callback
+import threading
+seen, more = [0, 0], [True]
+def told(n): seen[0] += 1
+def effect(n): seen[1] += 1
+def body(n, _):
+    jax.debug.callback(told, n); io_callback(effect, None, n, ordered=True)
+    return n + 1, None
+whole = jax.jit(lambda n: jax.lax.scan(body, n, None, 50))
+rounds = [0]
+def work():
+    while more:
+        assert int(whole(0)[0]) == 50
+        rounds[0] += 1
+    jax.effects_barrier()
+thread = threading.Thread(target=work); thread.start()
+names = jax._src.debugging.debug_callback_p, jax._src.callback
+before = names[0].impl, names[1].io_callback_impl
+for _ in range(15):
+    attach(); until(lambda: names[0].impl is not before[0]); time.sleep(0.05)
+    leave(); until(lambda: "_whyidle_agent" not in sys.modules)
+    assert (names[0].impl, names[1].io_callback_impl) == before
+more.clear(); thread.join()
+assert seen == [50 * rounds[0]] * 2, (seen, rounds)
+"""
+    )
+    run(source, tmp_path, JAX)

@@ -160,6 +160,41 @@ attach(); obey(step)
         assert it.gauges()[wire.DEVICE_PUTS] - before == 7
 
 
+CALLS_BACK = {
+    "of its own, in a scan": "jax.debug.callback(lambda n: None, n)",
+    "one that prints": "jax.debug.print('{}', n)",
+    "one that has an effect": "io_callback(lambda n: None, None, n)",
+}
+
+
+@pytest.mark.parametrize("how", CALLS_BACK)
+def test_callbacks_of_a_program_that_is_compiled_whole_are_counted(
+    how: str, tmp_path: Path
+) -> None:
+    source = (
+        PLAIN
+        + f"""
+from jax.experimental import io_callback
+import contextlib, io
+def body(n, _):
+    {CALLS_BACK[how]}
+    return n + 1, jax.pure_callback(lambda n: n, jax.ShapeDtypeStruct((), n.dtype), n)
+@jax.jit
+def whole(n): return jax.lax.scan(body, n, None, 10)
+def step(i):
+    with contextlib.redirect_stdout(io.StringIO()):
+        jax.block_until_ready(whole(0)); jax.effects_barrier()
+step(0); attach(); obey(step)
+"""
+    )
+    with job(source, tmp_path) as it:
+        assert wire.CALLBACKS not in it.gauges()
+        it.step(3)
+        assert it.gauges()[wire.CALLBACKS] == 30
+        it.step(2)
+        assert it.gauges()[wire.CALLBACKS] == 50
+
+
 def test_reads_of_what_is_known_already_do_not_count(tmp_path: Path) -> None:
     source = (
         PLAIN

@@ -222,6 +222,12 @@ def batches() -> int:
     return sum(1 for _ in kept[0])
 
 
+def passes() -> int:
+    data = tf.data.Dataset.range(40).map(lambda n: n + 1).batch(8)
+    few = data.take(1)
+    return sum(1 for each in [data, few] * 30 for _ in each.as_numpy_iterator())
+
+
 def fit() -> None:
     model.compile("sgd", "mse")
     model.fit(np.ones([64, 8], np.float32), np.ones([64, 4], np.float32), batch_size=8, verbose=0)
@@ -263,6 +269,7 @@ answers: dict[str, Any] = {
         delayed,
         eager,
         batches,
+        passes,
         fit,
         mixed,
         set_late,

@@ -113,7 +113,7 @@ def test_a_step_without_a_graph_ticks_by_its_optimizer() -> None:
 def test_batches_are_counted_with_the_stages_of_their_pipeline() -> None:
     figures = said()["batches"]["figures"]
     assert said()["batches"]["value"] == 3
-    assert figures[wire.LOADER_BATCHES] == 3
+    assert figures[wire.LOADER_BATCHES] == figures[wire.MOST_BATCHES] == 3
     assert figures[wire.LOADER_WAIT_NS] > 0
     (stages,) = said()["batches"]["facts"]["pipelines"]
     assert [each["stage"] for each in stages][-3:] == ["Map", "Batch", "Shuffle"]
@@ -151,3 +151,12 @@ def test_on_how_many_devices_a_graph_is() -> None:
     both, one = said()["mirrored"]["facts"], said()["fit"]["facts"]
     assert (one["devices"], one["devices_used"]) == (2, 1)
     assert (both["devices"], both["devices_used"]) == (2, 2)
+
+
+def test_passes_over_the_data_are_told_from_each_other() -> None:
+    figures, facts = said()["passes"]["figures"], said()["passes"]["facts"]
+    assert figures[wire.LOADER_BATCHES] == said()["passes"]["value"] == 30 * (5 + 1)
+    assert figures[wire.MOST_BATCHES] == 30 * 5
+    assert facts["batches_of_pass"] == 3
+    # Each begins the pipeline anew, and that takes longer than a batch.
+    assert facts["first_waits"] > 0.5

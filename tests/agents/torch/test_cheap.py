@@ -102,15 +102,15 @@ def test_waits_of_other_threads_count_until_the_main_one_waits() -> None:
     part = LoaderWaits(ProbeContext(Timers(), lambda _: None, lambda _: None, main))
     part._taken.extend((other, 1, 100, 4, other, 2, 10, -1))
     assert part.second(0) == {
-        wire.LOADER_BATCHES: 1, wire.LOADER_WAIT_NS: 110, wire.SAMPLES: 4
+        wire.LOADER_BATCHES: 1, wire.MOST_BATCHES: 1, wire.LOADER_WAIT_NS: 110, wire.SAMPLES: 4
     }  # fmt: skip
     part._taken.extend((other, 3, 1000, 4, main, 4, 5, 4, other, 3, 7, 4, main, 10, 6, 4))
     assert part.second(0) == {
-        wire.LOADER_BATCHES: 5, wire.LOADER_WAIT_NS: 1121, wire.SAMPLES: 20
+        wire.LOADER_BATCHES: 5, wire.MOST_BATCHES: 5, wire.LOADER_WAIT_NS: 1121, wire.SAMPLES: 20
     }  # fmt: skip
     part._taken.extend((other, 5, 9, 4, main, 20, 1, 0))
     assert part.second(0) == {
-        wire.LOADER_BATCHES: 7, wire.LOADER_WAIT_NS: 1122, wire.SAMPLES: None
+        wire.LOADER_BATCHES: 7, wire.MOST_BATCHES: 7, wire.LOADER_WAIT_NS: 1122, wire.SAMPLES: None
     }  # fmt: skip
 
 
@@ -201,6 +201,17 @@ def test_batches_that_come_fast_are_counted_by_some_of_them() -> None:
         assert abs((found[wire.LOADER_BATCHES] or 0) - 6 * length) <= 5
 
 
+def test_batches_of_the_data_that_gives_most_are_told_from_all_others() -> None:
+    train, valid = (torch.utils.data.DataLoader(range(n), batch_size=4) for n in (40, 12))
+    with probe(get_ident()) as observed:
+        for _ in range(3):
+            assert len([*train, *valid]) == 13
+        found = observed.second()
+        assert found[wire.SAMPLES] == 3 * 52
+        assert found[wire.LOADER_BATCHES] == 39
+        assert found[wire.MOST_BATCHES] == 30
+
+
 def test_long_waits_among_fast_batches_are_all_counted() -> None:
     length, pause = 2000, 0.02
 
@@ -241,6 +252,7 @@ def test_a_first_batch_stands_for_itself_and_so_does_a_long_wait() -> None:
     assert added == {
         # Each was asked for by its number, however many the sampled ones stand for.
         wire.LOADER_BATCHES: 12,
+        wire.MOST_BATCHES: 12,
         wire.LOADER_WAIT_NS: 7_000 + LONG_WAIT_NS + 1 + round(100 * weight),
         wire.SAMPLES: 48,
     }
@@ -252,7 +264,7 @@ def test_a_loader_that_feeds_another_has_its_wait_counted_once() -> None:
     # Two inside of the first, one of them reported a second ago; another thread does not matter.
     part._taken.extend((main, 1_000, 100, 4))
     assert part.second(0) == {
-        wire.LOADER_BATCHES: 1, wire.LOADER_WAIT_NS: 100, wire.SAMPLES: 4
+        wire.LOADER_BATCHES: 1, wire.MOST_BATCHES: 1, wire.LOADER_WAIT_NS: 100, wire.SAMPLES: 4
     }  # fmt: skip
     part._taken.extend((other, 400, 50, 4, main, 1_200, 200, 4, main, 900, 700, 4))
     found = part.second(0)

@@ -13,10 +13,18 @@ import pytest
 
 from tests.agents.pythons import every_python
 from tests.attach.test_stack_reader import Job, reading, script
+from whyidle.agents import wire
 from whyidle.monitor.attach.stack_reader.code_objects import Place
 from whyidle.monitor.attach.stack_reader.loop_counters import Count, Loop
 from whyidle.monitor.attach.stack_reader.reader import StackReader
-from whyidle.monitor.recording.stacks.turns import REACH_NS, SETTLED_NS, Turns
+from whyidle.monitor.recording.stacks.turns import (
+    BATCHES,
+    CALLBACKS,
+    REACH_NS,
+    SETTLED_NS,
+    Told,
+    Turns,
+)
 from whyidle.monitor.recording.stats.step_times import SECOND
 from whyidle.monitor.runs.training import LOOP
 
@@ -133,7 +141,7 @@ def test_steps_are_those_that_the_job_counts_itself(
 ) -> None:
     with script(COUNTED + STYLES[style], tmp_path, [python]) as job, reading(job, tmp_path) as it:
         turns, before, told, deadline = Turns(), -1, 0, time.monotonic() + 10
-        while turns.place is None and time.monotonic() < deadline:
+        while turns._chosen is None and time.monotonic() < deadline:
             follow(it, turns, 0.2)
             turns.take(round(8 * time.monotonic_ns()))
             before = done(job)
@@ -167,11 +175,11 @@ def test_the_loop_that_agrees_with_a_trace_counts() -> None:
     now = round(21 * SECOND)
     assert turns.take(now) is None
     assert turns._chosen == EPOCH
-    turns.step_s = 0.06
+    turns.tell(Told(0.06))
     turns.take(now)
     assert turns._chosen == STEP
     # A trace of which no loop knows anything changes nothing.
-    turns.step_s = 5e-6
+    turns.tell(Told(5e-6))
     turns.take(now)
     assert turns._chosen == STEP
 
@@ -210,10 +218,10 @@ def test_a_loop_that_is_gone_is_forgotten() -> None:
     for tick in range(100):
         seen(turns, 1 + tick / 10, {STEP: tick})
         turns.take(round((1 + tick / 10) * SECOND))
-    assert turns.place == PLACE
+    assert turns._chosen == STEP
     seen(turns, 12 + REACH_NS / SECOND, {})
     assert turns.take(round(40 * SECOND)) is None
-    assert turns.place is None
+    assert turns._chosen is None
 
 
 BATCH = Loop(0, 4, (2,), is_iterator=True)
@@ -242,7 +250,7 @@ def test_a_loop_that_begins_anew_all_the_time_is_counted_where_a_trace_agrees(
         at += clock.uniform(0.1, 0.3)
         seen(turns, at, {loop: place(at) for loop, place in loops.items()})
         # What repeats takes less while nobody watches.
-        turns.step_s = 1.3 / rate if at > 11 else None
+        turns.tell(Told(1.3 / rate if at > 11 else None))
         steps = turns.take(round(at * SECOND))
         if steps and at > 21:
             told += steps.count
@@ -251,7 +259,7 @@ def test_a_loop_that_begins_anew_all_the_time_is_counted_where_a_trace_agrees(
     assert told == pytest.approx(20 * rate, rel=0.04)
     assert len(units) == 1
     # The trace is of no use any more after some time.
-    turns.step_s = None
+    turns.tell(Told(None))
     seen(turns, 41.2, {loop: place(41.2) for loop, place in loops.items()})
     later = turns.take(round(41.2 * SECOND))
     assert later is not None
@@ -276,8 +284,46 @@ def test_another_loop_is_another_unit() -> None:
     for tick in range(300):
         at = 1 + tick / 10
         seen(turns, at, {EPOCH: at, STEP: 20 * at})
-        turns.step_s = 0.05 if at > 15 else None
+        turns.tell(Told(0.05 if at > 15 else None))
         steps = turns.take(round(at * SECOND))
         units += [steps.unit] if steps else []
     assert sorted(set(units)) == [1, 2]
     assert units == sorted(units)
+
+
+@pytest.mark.parametrize(
+    ("loops", "batches", "callbacks", "chosen", "rate"),
+    [
+        # Epochs over a loader whose iterator cannot be read.
+        ({EPOCH: 2}, 40, None, BATCHES, 40),
+        # Nothing that can be read but the batches, and nothing but callbacks of a whole program.
+        ({}, 40, None, BATCHES, 40),
+        ({}, None, 25, CALLBACKS, 25),
+        # Batches as a loop turns: it counts. As where a step asks for four of them.
+        ({STEP: 20}, 20, None, STEP, 20),
+        ({EPOCH: 10, STEP: 40}, 40, 40, EPOCH, 10),
+        # A batch for several steps, and a loop in which a callback logs.
+        ({STEP: 50}, 5, None, STEP, 50),
+        ({STEP: 20}, None, 2, STEP, 20),
+    ],
+)
+def test_what_an_agent_counts_stands_for_a_loop_that_cannot_be_read(
+    loops: dict[Loop, int],
+    batches: int | None,
+    callbacks: int | None,
+    chosen: Loop,
+    rate: int,
+) -> None:
+    turns, told = Turns(), 0
+    totals = {wire.MOST_BATCHES: batches, wire.CALLBACKS: callbacks}
+    for tick in range(300):
+        at = 1 + tick / 10
+        if loops:
+            seen(turns, at, {loop: number * at for loop, number in loops.items()})
+        if tick % 10 == 0:
+            known = {name: round(n * at) for name, n in totals.items() if n is not None}
+            turns.tell(Told(None, round(at * SECOND), known))
+            steps = turns.take(round((at + 0.3) * SECOND))
+            told += steps.count if steps else 0
+    assert turns._chosen == chosen
+    assert told == pytest.approx(rate * (29 - SETTLED_NS / SECOND), rel=0.06)

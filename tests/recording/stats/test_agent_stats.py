@@ -195,8 +195,8 @@ def test_steps_stand_beside_the_gauges(agent_stats: AgentStats) -> None:
 def test_every_gauge_of_the_contract_is_read() -> None:
     gauges = [x.gauge for x in MEASURED if x.gauge is not None]
     read = {gauge.key for gauge in gauges} | {gauge.needs for gauge in gauges if gauge.needs}
-    # By its records; and where to look, for who samples from outside.
-    read |= {wire.STEPS, wire.PHASE_AT}
+    # By its records; and where to look and what to count, for who samples from outside.
+    read |= {wire.STEPS, wire.PHASE_AT, wire.MOST_BATCHES, wire.CALLBACKS}
     imported = {
         v for k, v in vars(wire).items() if k.isupper() and isinstance(v, str) and v == k.lower()
     }

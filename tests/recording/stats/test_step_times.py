@@ -70,6 +70,7 @@ def test_slow_steps_are_counted_over_a_few_of_them(took: int) -> None:
 def test_a_job_that_steps_no_more_makes_none_a_second() -> None:
     times = StepTimes()
     feed(times, steps(1, 10, 10))
+    read(times, 1)
     reading = read(times, 1 + module.WINDOW_NS / SECOND)
     assert reading.values == {m.PROCESS_STEPS: 0.0}
     assert reading.unknown[m.PROCESS_STEP_P50] == module.NONE_LATELY
@@ -123,6 +124,19 @@ def test_a_pause_shows_while_it_lasts_and_whatever_paused_before() -> None:
     for second in (31, 32):
         read(times, second)
     assert read(times, 33).values[m.PROCESS_STEPS] == pytest.approx((12.5 + 100 + 150) / 10)
+
+
+@pytest.mark.parametrize("late", [0.0, 0.7, 1.4])
+def test_in_a_pause_no_more_is_said_than_there_was(late: float) -> None:
+    times = StepTimes()
+    # Five steps a second for eight seconds, and none for three.
+    had = [0 if second % 11 > 7 else 5 for second in range(67)]
+    for second in range(1, 67):
+        if had[second]:
+            feed(times, steps(second, *([200.0] * 5)))
+        rate = read(times, second + late).values.get(m.PROCESS_STEPS)
+        if second > 15:
+            assert rate == pytest.approx(sum(had[second - 9 : second + 1]) / 10)
 
 
 @pytest.mark.parametrize("source", ["whyidle.step", "optimizer", module.LOOP])
