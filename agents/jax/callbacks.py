@@ -1,7 +1,8 @@
 """How often compiled programs call back into Python: where all is one program, its only progress.
 
-Of several callbacks the one that is called most often counts. ``pure_callback`` is left out: it
-computes something, and is called as often as the compiler likes.
+Of several callbacks the one that is called most often counts; of several seeds in one program each
+calls. ``pure_callback`` is left out: it computes something, and is called as often as the compiler
+likes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter, deque
 from functools import wraps
 
 from ..framework import Part
+from ..leading import Leading
 from ..modules import Missing, need
 from ..ring import drain
 from ..wire import CALLBACKS
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Calls between two seconds, and callbacks that are told apart.
+# Calls between two seconds.
 CAPACITY = 20_000
-MOST_CALLBACKS = 64
 
 
 class Callbacks(Part):
@@ -33,8 +34,8 @@ class Callbacks(Part):
     def begin(self) -> None:
         """Wrap what such a program calls: both names are looked up at each call."""
         self._called: deque[int] = deque(maxlen=CAPACITY)
-        self._totals: Counter[int] = Counter()
-        self._missed = 0
+        self._leading = Leading(0.93)
+        self._calls = self._missed = 0
         note = self._called.append
         prints = need("jax._src.debugging", "debug_callback_p")
         original = getattr(prints, "__dict__", {}).get("impl")
@@ -48,10 +49,9 @@ class Callbacks(Part):
         """Return the calls of the one that is called most; nothing before the first of all."""
         number = len(self._called)
         self._missed += number >= CAPACITY
-        for callback, calls in Counter(drain(self._called, number)).items():
-            if callback in self._totals or len(self._totals) < MOST_CALLBACKS:
-                self._totals[callback] += calls
-        return {CALLBACKS: max(self._totals.values())} if self._totals else {}
+        if number:
+            self._calls = self._leading.second(Counter(drain(self._called, number)))
+        return {CALLBACKS: self._calls} if self._calls else {}
 
     def lost(self) -> int:
         """Return how often there were too many."""

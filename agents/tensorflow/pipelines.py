@@ -7,13 +7,16 @@ long it waited for them.
 from __future__ import annotations
 
 from _thread import get_ident
-from collections import Counter, deque
+from collections import deque
+from functools import partial
+from operator import itemgetter
 from time import monotonic_ns
 from weakref import ref
 
 from ..framework import Part
 from ..jax.arrays import rounded
 from ..jax.internals import own, replace_in_class
+from ..leading import Leading
 from ..modules import need
 from ..ring import drain
 from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_FILE, LONGEST_NAME, MOST_BATCHES
@@ -28,8 +31,8 @@ MODULE = "tensorflow.python.data.ops.iterator_ops"
 KIND = "OwnedIterator"
 # Four numbers for each batch between two seconds.
 CAPACITY = 32_768
-# Iterators that are known at a time, and those whose pipelines are described: the latest.
-MOST_ITERATORS = 64
+# Iterators that are known at a time, kinds of data, and pipelines that are described: the latest.
+MOST_ITERATORS = MOST_KINDS = 64
 MOST_PIPELINES = 4
 MOST_STAGES = 24
 MOST_OPERATIONS = 400
@@ -40,18 +43,40 @@ MANY_PASSES = 20
 PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 GENERATOR = "from_generator_op.py"
 
-# Iterators that were met, by any part; the latest last.
-_met: deque[Any] = deque(maxlen=MOST_ITERATORS)
-_known: set[int] = set()
+# Iterators that were met, by any part, the latest last.
+_met: deque[ref[Any]] = deque(maxlen=MOST_ITERATORS)
+# Of each the kind of its data, until its pass ends, or it goes.
+_known: dict[int, tuple[int, Any]] = {}
+NOBODY = 0, None
+# By the source of its data and the stages: a pipeline is often made again for each pass.
+_kinds: dict[tuple[Any, ...], int] = {}
 
 
-def meet_iterator(thing: Any) -> None:
-    """Note an iterator of ``tf.data``; on the job's thread, and it cannot fail."""
-    if type(thing).__name__ == KIND and id(thing) not in _known:
-        if len(_known) >= MOST_ITERATORS:
-            _known.clear()
-        _known.add(id(thing))
-        _met.append(ref(thing))
+def meet_iterator(thing: Any) -> bool:
+    """Note an iterator of ``tf.data``; on the job's thread, and it cannot fail.
+
+    Returns whether it is new, and there is room for it.
+    """
+    key = id(thing)
+    if type(thing).__name__ != KIND or key in _known or len(_known) >= MOST_ITERATORS:
+        return False
+    _met.append(ref(thing))
+    alike = _alike(thing)
+    if alike not in _kinds and len(_kinds) < MOST_KINDS:
+        _kinds[alike] = len(_kinds) + 1
+    # What runs when it goes must be C: a line of ours there could lose a signal.
+    _known[key] = _kinds.get(alike, 0), ref(thing, partial(_known.pop, key))
+    return True
+
+
+def _alike(iterator: Any) -> tuple[Any, ...]:
+    found: list[Any] = []
+    dataset = getattr(iterator, "__dict__", {}).get("_dataset")
+    while dataset is not None and len(found) < MOST_STAGES:
+        found[:1] = [id(dataset)]
+        found.append(type(dataset).__name__)
+        dataset = getattr(dataset, "__dict__", {}).get("_input_dataset")
+    return tuple(found)
 
 
 class Pipelines(Part):
@@ -64,13 +89,15 @@ class Pipelines(Part):
         kind = need(MODULE, KIND)
         original = own(kind, "_next_internal")
         self._batches = self._wait = self._missed = 0
-        # In turn: the thread, its wait, what the batch is of, and whether a pass begins with it.
+        # In turn: the thread, its wait, the kind of data, and whether a pass begins with the batch.
         self._taken: deque[int] = deque(maxlen=4 * CAPACITY)
-        self._passes = self._first_wait = 0
-        self._by_data: Counter[int] = Counter()
+        # By the kind of data: batches and their waits, passes and the waits for their first batch.
+        self._sums: dict[int, list[int]] = {}
+        self._leading = Leading(0.999)
         self._pipelines: list[list[dict[str, Any]]] = []
         _met.clear()
         _known.clear()
+        _kinds.clear()
         on = [True]
         self.hooks.add(on.clear)
         ours = _fetching(original, on, self._taken.extend, is_eager())
@@ -82,18 +109,19 @@ class Pipelines(Part):
         self._missed += number >= CAPACITY
         taken = drain(self._taken, 4 * number)
         main = self.context.main
-        for thread, wait, data, is_first in zip(*(taken[n::4] for n in range(4))):
+        batches: dict[int, float] = {}
+        for thread, wait, kind, is_first in zip(*(taken[n::4] for n in range(4))):
             if main is None or thread == main:
                 self._batches += 1
                 self._wait += wait
-                self._passes += is_first
-                self._first_wait += wait * is_first
-                if data in self._by_data or len(self._by_data) < MOST_ITERATORS:
-                    self._by_data[data] += 1
+                batches[kind] = batches.get(kind, 0) + 1
+                sums = self._sums.setdefault(kind, [0, 0, 0, 0])
+                more = (1, wait, is_first, wait * is_first)
+                sums[:] = [a + b for a, b in zip(sums, more)]
+        most = self._leading.second(batches)
         if not self._batches:
             # Another framework's loader may count the batches.
             return {}
-        most = max(self._by_data.values())
         return {LOADER_BATCHES: self._batches, MOST_BATCHES: most, LOADER_WAIT_NS: self._wait}
 
     def facts(self) -> dict[str, Any]:
@@ -109,9 +137,11 @@ class Pipelines(Part):
         # Between two epochs there is none.
         self._pipelines = found or self._pipelines
         said: dict[str, Any] = {"pipelines": self._pipelines} if self._pipelines else {}
-        if self._passes >= MANY_PASSES:
-            said["batches_of_pass"] = rounded(self._batches // self._passes)
-            said["first_waits"] = round(self._first_wait / max(1, self._wait), 1)
+        sums = max(self._sums.values(), key=itemgetter(1), default=[0, 0, 0, 0])
+        batches, wait, passes, first_wait = sums
+        if passes >= MANY_PASSES:
+            said["batches_of_pass"] = rounded(batches // passes)
+            said["first_waits"] = round(first_wait / max(1, wait), 1)
         return said
 
     def lost(self) -> int:
@@ -130,18 +160,17 @@ def _fetching(
     def fetch(iterator: Any) -> Any:
         if not on or not eager():
             return original(iterator)
-        is_first = id(iterator) not in known
-        if is_first:
-            meet(iterator)
+        key = id(iterator)
+        is_first = key not in known and meet(iterator)
         began = clock()
         try:
             batch = original(iterator)
         except BaseException:
-            # It is at its end: the next pass has another, maybe at the same place in memory.
-            known.discard(id(iterator))
+            # It is at its end: another may be made at the same place before it goes.
+            known.pop(key, None)
             raise
-        data = id(getattr(iterator, "_dataset", None))
-        note((ident(), clock() - began, data, is_first))
+        took = clock() - began
+        note((ident(), took, known.get(key, NOBODY)[0], is_first))
         return batch
 
     return dress(fetch, original)

@@ -23,6 +23,8 @@ Its state has these facts, as far as its parts know them:
     devices_used            devices where they are put by name; the first, where none is named
     pipelines               [[STAGE, ..], ..] of ``tf.data``, the latest first, each from the data
                             to the batch
+    batches_of_pass         of the data that is waited for most, about how many a pass over it has
+    first_waits             which part of these waits is for the first batch of a pass
 
 STAGE is ``{"stage": "Map"}``; of one that calls a function also ``"function"``, its frame, and
 ``"python"``: whether that calls Python for each element (``tf.py_function``).

@@ -2,14 +2,14 @@
 
 Where the main thread takes batches, the others' waits do not count: a thread that prefetches waits
 in its own time. Where batches come very fast, only some waits are noted, and all long ones: those
-are rare, and may be most of the time. Batches are also counted by their data: those of a validation
-are no steps.
+are rare, and may be most of the time. Batches are also counted by the kind of their loader: those
+of a validation are no steps.
 """
 
 from __future__ import annotations
 
 from _thread import get_ident
-from collections import Counter, deque
+from collections import deque
 from functools import partial
 from itertools import compress
 from operator import le, not_, or_
@@ -18,6 +18,7 @@ from weakref import ref
 
 from ..downsampling import BURST, ROUND, Downsampler
 from ..framework import Part
+from ..leading import Leading
 from ..modules import need
 from ..ring import drain
 from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, MOST_BATCHES, SAMPLES
@@ -46,12 +47,12 @@ SETTINGS = {
     "prefetch_factor": "_prefetch_factor",
 }
 KINDS = {0: "map", 1: "iterable"}
-# Stands for an iterator's first batch without samples; less by the code of one that is known.
+# The code of a batch: which kind of loader it is of, above so many bits, and its samples.
+KIND_BITS = 40
+SAMPLES_OF = (1 << KIND_BITS) - 1
+MOST_KINDS = 64
+# Stands for an iterator's first batch without a code; less by the code.
 FIRST = -2
-# The code of a batch: which data it is of, above so many bits, and its samples.
-DATA_BITS = 40
-SAMPLES_OF = (1 << DATA_BITS) - 1
-MOST_DATA = 64
 # What looks at the next batch, under ``LOOK``; hooks only check whether there is something in it.
 batch_looks: dict[str, Callable[[Any], None]] = {}
 LOOK = "look"
@@ -67,8 +68,8 @@ class LoaderWaits(Part):
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
-        # In turn: the thread, when it asked, how long it waited, and the code of the batch. 0 is an
-        # unknown one, -1 the end of the data, -2 and below an iterator's first batch.
+        # In turn: the thread, when it asked, how long it waited, and the code of the batch. 0 is of
+        # an iterator that is not known, -1 the end of the data, -2 and below a first batch.
         self._taken: deque[int] = deque(maxlen=4 * 4 * CAPACITY)
         # When the main thread asked lately, and how long it waited.
         self._asked: deque[int] = deque(maxlen=LATELY)
@@ -79,7 +80,7 @@ class LoaderWaits(Part):
         self._new: deque[dict[str, Any]] = deque(maxlen=MOST_ITERATORS)
         self._loaders: list[dict[str, Any]] = []
         self._batches = self._wait = self._samples = self._missed = 0
-        self._by_data: dict[int, float] = {}
+        self._leading = Leading(0.999)
         self._sizes_known = True
         self._on_main = False
         self._downsampler = Downsampler(monotonic_ns(), MANY)
@@ -117,13 +118,13 @@ class LoaderWaits(Part):
             # The long ones and the first of each iterator are all noted.
             alone = list(map(or_, firsts, map(LONG_NS.__lt__, waits)))
             self._count_some(threads, waits, samples, alone, weight)
-        self._count_by_data(codes, self._batches - before)
+        most = self._leading.second(_by_kind(codes, waits, self._batches - before, weight))
         self.context.steps.batches(now, self._batches - before)
         while self._new:
             self._note(self._new.popleft())
         return {
             LOADER_BATCHES: self._batches,
-            MOST_BATCHES: round(max(self._by_data.values(), default=0)),
+            MOST_BATCHES: most,
             LOADER_WAIT_NS: self._wait,
             SAMPLES: self._samples if self._sizes_known else None,
         }
@@ -252,22 +253,27 @@ class LoaderWaits(Part):
             waits = list(compress(waits, map(main.__eq__, threads)))
         self._wait += round(weight * sum(waits))
 
-    def _count_by_data(self, codes: list[int], batches: int) -> None:
-        """Divide batches among the data that the noted ones are of."""
-        noted = Counter(code >> DATA_BITS for code in codes if code >= 0)
-        for data, number in noted.items():
-            more = batches * number / sum(noted.values())
-            self._by_data[data] = self._by_data.get(data, 0.0) + more
-
     def _note(self, settings: dict[str, Any]) -> None:
         if settings not in self._loaders:
             self._loaders = [settings, *self._loaders][:MOST_LOADERS]
 
 
+def _by_kind(codes: list[int], waits: list[int], batches: int, weight: float) -> dict[int, float]:
+    """Divide batches among the kinds of loaders; a long wait stands for itself alone."""
+    noted: dict[int, float] = {}
+    for code, wait in zip(codes, waits):
+        if code >= 0:
+            stands = 1.0 if wait > LONG_NS else weight
+            noted[code >> KIND_BITS] = noted.get(code >> KIND_BITS, 0.0) + stands
+    every = sum(noted.values())
+    return {kind: batches * number / every for kind, number in noted.items()}
+
+
 def _meeting(
     sizes: dict[int, int], known: dict[int, Any], tell: Callable[[dict[str, Any]], None]
 ) -> Callable[[Any], int]:
-    seen: dict[int, int] = {}
+    # A loader is often made again for each pass, and so is its data: by what they are.
+    kinds: dict[tuple[Any, ...], int] = {}
 
     def meet(iterator: Any) -> int:
         """Note an iterator that was not seen before; runs no line of the user's."""
@@ -279,11 +285,12 @@ def _meeting(
         kind = names.get("_dataset_kind")
         settings["batch_size"] = size
         settings["kind"] = KINDS.get(kind) if type(kind) is int else None
-        data = names.get("_dataset")
-        settings["dataset"] = class_name(type(data))[:LONGEST_NAME]
-        number = seen.get(id(data)) or min(len(seen) + 1, MOST_DATA)
-        seen[id(data)] = number
-        code = number << DATA_BITS | min(size or 0, SAMPLES_OF)
+        settings["dataset"] = class_name(type(names.get("_dataset")))[:LONGEST_NAME]
+        sampler = attributes(names.get("_index_sampler")).get("sampler")
+        alike = settings["dataset"], class_name(type(sampler)), size
+        if alike not in kinds and len(kinds) < MOST_KINDS:
+            kinds[alike] = len(kinds) + 1
+        code = kinds.get(alike, 0) << KIND_BITS | min(size or 0, SAMPLES_OF)
         if len(sizes) < MOST_ITERATORS:
             key = id(iterator)
             # What runs when it goes must be C: a line of ours there could lose a signal.

@@ -16,6 +16,7 @@ from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
+from whyidle.monitor.recording.stacks.turns import Told
 
 Way = Callable[[Target], Outcome]
 BUSY = Refusal("Process 1 is busy.", "Try again.")
@@ -97,8 +98,8 @@ class Samples:
     refused: Refusal | None = None
     closed = False
     watched: ClassVar[dict[ProcessKey, float]] = {}
-    # Whose loops were to be read, with what a trace says of a step; and what they came to.
-    uncounted: ClassVar[dict[ProcessKey, float | None]] = {}
+    # Whose loops were to be read, with what else is known of its steps; and what they came to.
+    uncounted: ClassVar[dict[ProcessKey, Told]] = {}
     turned: ClassVar[dict[ProcessKey, Steps]] = {}
 
     def __init__(self, fs: ProcFs) -> None:
@@ -123,7 +124,7 @@ class Samples:
     def part(self, key: ProcessKey) -> str | None:
         return None
 
-    def count_turns(self, wanted: Mapping[ProcessKey, float | None]) -> None:
+    def count_turns(self, wanted: Mapping[ProcessKey, Told]) -> None:
         Samples.uncounted = dict(wanted)
 
     def take_turns(self) -> dict[ProcessKey, Steps]:

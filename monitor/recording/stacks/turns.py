@@ -10,7 +10,7 @@ Between two looks a loop may have begun anew more than once. The loop around it 
 
 Some loops cannot be read: that over a loader, whose batches an agent counts, and that of a program
 that is compiled whole, whose callbacks it counts. Batches count where no loop turns as they come,
-and where those that are read turn more slowly; callbacks where nothing else does.
+and a turn of the one that is read has ten of them or more; callbacks where nothing else does.
 """
 
 from __future__ import annotations
@@ -156,11 +156,13 @@ class Turns:
         """Take in what others know."""
         self._step_s = told.step_s
         for name, loop in INSIDE.items():
-            if (total := told.totals.get(name)) is not None:
-                self._began = self._began or told.at_ns
-                known = self._loops.setdefault(loop, _Turned(total, total, total))
-                if told.at_ns > known.at_ns:
-                    known.look(total, told.at_ns)
+            if (total := told.totals.get(name)) is None:
+                continue
+            self._began = self._began or told.at_ns
+            known = self._loops.setdefault(loop, _Turned(total, total, total))
+            # Only where it grew: one that stands still for long gives way.
+            if not known.seen or total != known.value:
+                known.look(total, told.at_ns)
 
     def look(self, found: Mapping[Loop, Count], now_ns: int) -> None:
         """Take in where all counters stand."""
@@ -169,15 +171,15 @@ class Turns:
         for loop, around in _nested(found):
             now = found[loop].value
             if loop not in self._loops:
-                if len(self._loops) == MOST_LOOPS:
+                if len(self._loops) >= MOST_LOOPS:
                     continue
                 self._loops[loop] = _Turned(now, now, now)
             mine = self._loops[loop]
             before = mine.turns
             mine.look(now, now_ns, turned.get(around, 0) if around else 0)
             turned[loop] = mine.turns - before
-        gone = [x for x, t in self._loops.items() if t.at_ns < now_ns - REACH_NS]
-        for loop in gone:
+        late = (x for x, t in self._loops.items() if t.at_ns < now_ns - REACH_NS)
+        for loop in [x for x in late if x not in INSIDE.values()]:
             del self._loops[loop]
         if self._chosen not in self._loops:
             self._chosen = None
@@ -201,22 +203,25 @@ class Turns:
         return Steps(turned.at_ns, LOOP, span, count, [span // count], self._unit)
 
     def _choose(self, now_ns: int) -> Loop | None:
-        steady = {x: t.rate for x, t in self._loops.items() if t.is_steady}
+        lately = {x: t for x, t in self._loops.items() if t.at_ns >= now_ns - REACH_NS}
+        steady = {x: t.rate for x, t in lately.items() if t.is_steady}
         if self._step_s:
-            known = steady | {x: t.rate for x, t in self._loops.items() if t.is_counted}
+            known = steady | {x: t.rate for x, t in lately.items() if t.is_counted}
             agrees = {x: abs(math.log(rate * self._step_s)) for x, rate in known.items()}
             least = min(agrees.values(), default=math.inf)
             if least <= math.log(AGREES):
                 return self._kept([x for x in agrees if agrees[x] <= least + math.log(ALIKE)])
-        mine = None if self._chosen is None else self._loops[self._chosen]
+        mine = None if self._chosen is None else lately.get(self._chosen)
         stays = mine is not None and (mine.is_counted or not mine.is_restless)
-        if stays or now_ns - self._began < SETTLED_NS:
+        if (stays and self._chosen != CALLBACKS) or now_ns - self._began < SETTLED_NS:
             return self._chosen if stays else None
         read = self._read({x: r for x, r in steady.items() if x not in INSIDE.values()})
-        if (came := steady.get(BATCHES)) and came > ALIKE * (steady[read] if read else 0.0):
-            others = (t.rate for x, t in self._loops.items() if x not in INSIDE.values())
-            if not any(came / ALIKE <= rate <= came * ALIKE for rate in others):
-                return BATCHES
+        came, turns = steady.get(BATCHES), steady[read] if read else 0.0
+        if came and turns <= MOST_RESTARTS * came:
+            # As many batches to a turn are no part of a step: it is a pass over the data.
+            near = [x for x, r in steady.items() if came / ALIKE <= r <= came * ALIKE]
+            alike = [x for x in near if x.is_iterator]
+            return self._kept(alike) if alike else BATCHES
         return read if read or CALLBACKS not in steady else CALLBACKS
 
     def _read(self, steady: Mapping[Loop, float]) -> Loop | None:

@@ -76,6 +76,7 @@ class StepTimes:
             # Another kind of step: nobody counted before the first of them began.
             self.source, self.unit, self.window_ns = steps.source, steps.unit, WINDOW_NS
             self._seen.clear()
+            self._lags = deque([0], maxlen=MOST_LAGS)
             self._since_ns = 0
             mean = sum(durations) / len(durations) if durations else span / steps.count
             span = min(span, round(mean * steps.count))

@@ -164,6 +164,10 @@ CALLS_BACK = {
     "of its own, in a scan": "jax.debug.callback(lambda n: None, n)",
     "one that prints": "jax.debug.print('{}', n)",
     "one that has an effect": "io_callback(lambda n: None, None, n)",
+    "two, one of them seldom": (
+        "jax.debug.callback(lambda n: None, n); jax.lax.cond(n % 5 == 0,"
+        " lambda: jax.debug.callback(lambda n: None, n), lambda: None)"
+    ),
 }
 
 

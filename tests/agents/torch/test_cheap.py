@@ -12,6 +12,7 @@ import pytest
 from tests.agents.torch.inside import probe
 from whyidle.agents import downsampling, wire
 from whyidle.agents.context import ProbeContext
+from whyidle.agents.leading import Leading
 from whyidle.agents.timers import Timers
 from whyidle.agents.torch import reads as reads_module
 from whyidle.agents.torch import steps as steps_module
@@ -201,15 +202,32 @@ def test_batches_that_come_fast_are_counted_by_some_of_them() -> None:
         assert abs((found[wire.LOADER_BATCHES] or 0) - 6 * length) <= 5
 
 
-def test_batches_of_the_data_that_gives_most_are_told_from_all_others() -> None:
-    train, valid = (torch.utils.data.DataLoader(range(n), batch_size=4) for n in (40, 12))
+def test_batches_of_the_loaders_that_give_most_are_told_from_all_others() -> None:
     with probe(get_ident()) as observed:
         for _ in range(3):
+            # Made again for each pass, as many do.
+            train = torch.utils.data.DataLoader(range(40), batch_size=4, shuffle=True)
+            valid = torch.utils.data.DataLoader(range(12), batch_size=4)
             assert len([*train, *valid]) == 13
         found = observed.second()
         assert found[wire.SAMPLES] == 3 * 52
         assert found[wire.LOADER_BATCHES] == 39
         assert found[wire.MOST_BATCHES] == 30
+
+
+def test_of_those_that_count_another_may_take_over() -> None:
+    leading = Leading(0.93)
+    for _ in range(30):
+        before = leading.second({1: 100, 2: 20})
+    assert before == 3000
+    # The first has ended: what the other counts is missed until it has counted more lately.
+    for _ in range(60):
+        after = leading.second({2: 20})
+    assert 3000 + 20 * 20 < after <= 3000 + 20 * 60
+    # Many, each for a while, as a callback of each program that a sweep compiles.
+    for who in range(500):
+        last = leading.second({who: 50})
+    assert last - after > 0.4 * 50 * 500
 
 
 def test_long_waits_among_fast_batches_are_all_counted() -> None:

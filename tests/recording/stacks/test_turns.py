@@ -291,6 +291,9 @@ def test_another_loop_is_another_unit() -> None:
     assert units == sorted(units)
 
 
+NUMBER = Loop(1, 5, (4,), is_iterator=False)
+
+
 @pytest.mark.parametrize(
     ("loops", "batches", "callbacks", "chosen", "rate"),
     [
@@ -302,6 +305,9 @@ def test_another_loop_is_another_unit() -> None:
         # Batches as a loop turns: it counts. As where a step asks for four of them.
         ({STEP: 20}, 20, None, STEP, 20),
         ({EPOCH: 10, STEP: 40}, 40, 40, EPOCH, 10),
+        # Epochs over a loop that turns as batches come, and a number that counts these.
+        ({EPOCH: 2, STEP: 40}, 40, None, STEP, 40),
+        ({EPOCH: 2, NUMBER: 40}, 40, None, BATCHES, 40),
         # A batch for several steps, and a loop in which a callback logs.
         ({STEP: 50}, 5, None, STEP, 50),
         ({STEP: 20}, None, 2, STEP, 20),
@@ -327,3 +333,35 @@ def test_what_an_agent_counts_stands_for_a_loop_that_cannot_be_read(
             told += steps.count if steps else 0
     assert turns._chosen == chosen
     assert told == pytest.approx(rate * (29 - SETTLED_NS / SECOND), rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "counted"), [(wire.MOST_BATCHES, BATCHES), (wire.CALLBACKS, CALLBACKS)]
+)
+@pytest.mark.parametrize("pauses", [False, True])
+def test_what_stands_still_gives_way_to_a_loop_and_comes_back_as_it_was(
+    name: str, counted: Loop, *, pauses: bool
+) -> None:
+    turns, units = Turns(), set()
+    for tick in range(900):
+        at = 1 + tick / 10
+        # After half a minute the program trains in a loop of its own, or pauses for as long.
+        total = round(20 * (at if at < 30 else 30 if at < 60 or not pauses else at - 30))
+        if at >= 30 and not pauses:
+            seen(turns, at, {STEP: 7 * at})
+        if tick % 10 == 0:
+            turns.tell(Told(None, round(at * SECOND), {name: total}))
+            steps = turns.take(round(at * SECOND))
+            units |= {steps.unit} if steps else set()
+    assert turns._chosen == (counted if pauses else STEP)
+    assert len(units) == 1 + (not pauses)
+
+
+def test_callbacks_give_way_at_once_to_a_loop_that_is_slow_to_turn() -> None:
+    turns = Turns()
+    for tick in range(300):
+        at = 1 + tick / 10
+        seen(turns, at, {EPOCH: at / 3})
+        turns.tell(Told(None, round(at * SECOND), {wire.CALLBACKS: round(9 * at)}))
+        turns.take(round(at * SECOND))
+    assert turns._chosen == EPOCH

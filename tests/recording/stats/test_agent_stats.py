@@ -192,6 +192,13 @@ def test_steps_stand_beside_the_gauges(agent_stats: AgentStats) -> None:
     assert agent_stats.steps.source == "optimizer"
 
 
+def test_what_may_stand_for_a_loop_is_kept_with_its_moment(agent_stats: AgentStats) -> None:
+    take(agent_stats, gauges(7, **{wire.MOST_BATCHES: 40, wire.CALLBACKS: 3}, steps=1))
+    assert agent_stats.turned == (7 * SECOND, {wire.MOST_BATCHES: 40, wire.CALLBACKS: 3})
+    take(agent_stats, gauges(8, **{wire.MOST_BATCHES: 50, wire.CALLBACKS: -1}))
+    assert agent_stats.turned == (8 * SECOND, {wire.MOST_BATCHES: 50})
+
+
 def test_every_gauge_of_the_contract_is_read() -> None:
     gauges = [x.gauge for x in MEASURED if x.gauge is not None]
     read = {gauge.key for gauge in gauges} | {gauge.needs for gauge in gauges if gauge.needs}
