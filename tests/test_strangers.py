@@ -216,8 +216,9 @@ def _row(**named: Any) -> dict[str, Any]:
     return {
         "case": "sleeps", "side": "heldout", "healthy": False, "acceptable": True, "loud": [],
         "missed": [], "unspoken": 0.0, "steps": {"said": 1.0, "true": 1.0, "right": True},
-        "widths": [], "weight": {"mean": 0.05, "worst": 0.5, "lost_in_worst": 0.1},
-        "unharmed": True, "first": ["host_code", "high", [1.5, 2.0]], "verdict": None,
+        "widths": [], "unharmed": True,
+        "weight": {"mean": 0.05, "worst": 0.5, "seconds": [[0.4, 0.8], [0.1, 1.2], [0.0, 0.5]]},
+        "first": ["host_code", "high", [1.5, 2.0]], "verdict": None,
     } | named  # fmt: skip
 
 
@@ -235,6 +236,9 @@ def test_the_scores_count_what_was_followed() -> None:
     found = scored(rows)["heldout"]
     assert (found["acceptable"], found["loud"], found["followed"]) == (0.5, 2, 1)
     assert (found["harmful"], found["healthy_loud"]) == (1.0, 1)
+    # Not the second in which one program pauses, nor one that few were watched in.
+    rows += [_row(weight={"mean": 0.1, "worst": 0.3, "seconds": [[0.3, 1.0], [0.2, 1.1]]})]
+    assert scored(rows)["heldout"]["lost_in_worst"] == 0.2
     text = programs(rows, {"sleeps": "It sleeps."})
     assert "0.50x harmful" in text
     assert "It sleeps." in text

@@ -90,9 +90,7 @@ def change(source: Source, wanted: Wanted) -> Change:
     elif more:
         new = {"num_workers": str(count), **new}
     found.arguments(call, new)
-    found.notes.append(
-        "Workers that stay alive shuffle in another random order from the second epoch on."
-    )
+    found.notes.append("Random numbers, as of shuffling, differ from the second epoch on.")
     return found
 
 

@@ -66,7 +66,10 @@ def page(answer: DiagnosisJson, width: int, *, everything: bool = False) -> Grou
     parts: list[RenderableType] = [Group(*([Text(f"! {printable(cut)}")] if cut else []), *head)]
     if warnings := list(_warnings(answer, width, without=cut)):
         parts.append(Group(*warnings))
-    parts.extend(Group(*finding(x, width, everything=everything)) for x in answer.findings)
+    shown = [x for x in answer.findings if everything or not _is_little(x)]
+    parts.extend(Group(*finding(x, width, everything=everything)) for x in shown)
+    if little := len(answer.findings) - len(shown):
+        parts.append(Text(f"Not shown: {little} of little effect; --all shows them", style="dim"))
     budget = answer.budget
     if budget is None:
         parts.append(Text(f"Where the time goes is not known: {answer.unknown['budget']}."))
@@ -273,6 +276,14 @@ def _not_checked(not_checked: list[NotCheckedJson], width: int) -> Iterator[Text
         shown = ", ".join(names[:MOST_NAMES])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         yield _line(f"{shown}{more}: needs {need}", width)
+
+
+def _is_little(found: FindingJson) -> bool:
+    """Whether all that it could give is less than what a finding of any weight costs."""
+    lost = found.lost_share
+    if found.severity != Severity.INFO or lost is None:
+        return False
+    return lost[1] < Severity.MEDIUM.least
 
 
 def _unjudged(not_checked: Sequence[NotCheckedJson]) -> Iterator[Text]:

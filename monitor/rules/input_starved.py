@@ -7,7 +7,8 @@ takes cores from the step.
 
 The finding names the kind of work that takes at least a third of loading, such as storage, network,
 decoding, tokenizing, collating, passing between processes, starting workers each epoch, or one slow
-worker. A serial tf.data pipeline without a trace is a hint.
+worker. A serial tf.data pipeline without a trace is a hint; short passes that each restart one are
+told from slow batches.
 
 ## Why it costs
 Samples take the CPU longer than the step takes the device. Without workers, loading happens between
@@ -113,6 +114,7 @@ def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measur
         gain=gain,
         evidence=(*found.evidence, *pipeline.evidence),
         where=tuple(each.values()) if pipeline.in_python else found.where or stages,
+        title=found.title if found.title == COMPETES else pipeline.title or found.title,
         fixes={"tensorflow": pipeline.fix},
         frameworks=("tensorflow",),
     )

@@ -33,7 +33,7 @@ from whyidle.monitor.code.loops import LEAST_TIMES, Looping, Way, over_samples
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain
-from whyidle.monitor.core.host_class import OF_FRAMEWORK, HostClass
+from whyidle.monitor.core.host_class import LAUNCHES, HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.signals.operators import LAYERS, PARAMETER, PER_OPERATOR_S, steps_in
@@ -63,7 +63,7 @@ _TAKES: Final = "Index|Select|Slice"
 MOST_OF_A_PASS: Final = 20
 
 # Who waits in such a line has launched enough for the device to be behind.
-_CALLS: Final = OF_FRAMEWORK | {HostClass.UNCLEAR}
+_CALLS: Final = LAUNCHES | {HostClass.READ, HostClass.UNCLEAR}
 
 
 def detect(window: Window) -> Verdict:

@@ -74,7 +74,7 @@ def _running(account: HostAccount, phase: Phase) -> Taken | None:
     runs = sum(row.share for row in rows if row.doing in _RUNS_MODEL)
     if phase is Phase.PERIODIC:
         # What is due and mostly waits, as to print a loss, waits for the steps.
-        runs = sum(row.share for row in rows if row.doing in LAUNCHES)
+        runs = sum(row.share for row in rows if row.doing in LAUNCHES - {HostClass.PUT})
     is_model = runs >= OF_MODEL * some.most > 0
     return some if is_model and phase in account.phases else None
 

@@ -16,6 +16,7 @@ from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import summed
 from whyidle.monitor.signals.account import divided
 from whyidle.monitor.signals.feeding import Feeding
+from whyidle.monitor.signals.phases import Phase, phase_of
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import step_samples
 
@@ -42,13 +43,20 @@ def loading(job: Recorded, feeding: Feeding) -> Activity | None:
     if not job.lines:
         return None
     seen = step_samples(job)
-    lines = [line for line in seen.lines if _reads(line)]
+    # What an environment answers, in whatever process it is, is no batch.
+    played = {
+        chain.user[:2]
+        for chain in job.stacks.chains
+        if chain.user is not None and phase_of(chain).phase is Phase.ENVIRONMENT
+    }
+    mine = [line for line in seen.lines if (line.file, line.line) not in played]
+    lines = [line for line in mine if _reads(line)]
     share = min(1.0, sum(line.share for line in lines))
     in_libraries = seen.at_leaves(lambda leaf: plays(Role.FETCH, leaf))
     if in_libraries > share:
         # A library was found reading: who called it is known only where the code says so.
         share = in_libraries
-        lines = [line for line in seen.lines if _reads(line) or fetches(line)]
+        lines = [line for line in mine if _reads(line) or fetches(line)]
     # And the lines beside these that make what the steps compute on.
     known = {(line.file, line.line) for line in lines}
     made = summed(

@@ -138,6 +138,9 @@ def _largest(window: Window) -> Cause | None:
         return None
     look = LOAD_LOOKS[kind]
     title, evidence = look.title, [Evidence("who loads", str(loading.who), "", SAMPLES)]
+    if loading.who is Loader.MAIN and not window.loaders:
+        # A function of the job's own makes the batch.
+        title = title.replace("The data loader", "Loading")
     evidence += _kinds(window, loading)
     if kind is LoadKind.STORAGE:
         place = _place(window)

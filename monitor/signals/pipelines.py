@@ -34,6 +34,7 @@ batches = iter(data.repeat().batch(64).prefetch(tf.data.AUTOTUNE))
 for epoch in range(epochs):
     for _ in range(batches_of_an_epoch):
         step(next(batches))"""
+RESTARTS: Final = "Each pass over the data restarts the tf.data pipeline"
 IN_ORDER: Final = Fix("Shuffle samples, map them in parallel, and prefetch batches.", _CODE)
 # Stages that read, or prepare, what was read and prepared the same way in the pass before.
 READS: Final = re.compile("Interleave|Map|TFRecord|TextLine|FixedLength")
@@ -47,7 +48,7 @@ _PYTHON: Final = (
     "Read with tf.data, or make whole batches in each Python call.",
 )
 _BEGUN: Final = (
-    "most of the wait is for the first batch of a pass: each begins the pipeline anew",
+    "most of the wait is for the first batch of a pass",
     "Repeat the data, and take the batches of all epochs from one iterator.",
 )
 _UNREAD: Final = (
@@ -72,6 +73,8 @@ class Pipeline:
     where: tuple[Place, ...]
     # Whether Python makes its elements, or a part of them.
     in_python: bool
+    # What the finding is called then; ``None``: as the rule.
+    title: str | None = None
 
 
 def pipeline_of(window: Window) -> Pipeline | None:
@@ -87,9 +90,9 @@ def pipeline_of(window: Window) -> Pipeline | None:
             faults = [*([_AGAIN] if again else []), *faults]
             called = [each.get("function") for each in stages]
             words = (f"{n}({at[2]})" if at else n for n, at in zip(names, called, strict=True))
-            said = [("pipeline", ", ".join(words)), *(("in it", what) for what, _ in faults)]
+            said = [*(("in it", what) for what, _ in faults), ("pipeline", ", ".join(words))]
             if begins:
-                said.append(("batches of a pass", str(window.fact("batches_of_pass"))))
+                said.insert(0, ("batches of a pass", str(window.fact("batches_of_pass"))))
             age_s, seconds = window.job.age_s, window.job.seconds
             return Pipeline(
                 tuple(Evidence(name, what, "", "agent", age_s, seconds) for name, what in said),
@@ -99,6 +102,7 @@ def pipeline_of(window: Window) -> Pipeline | None:
                 ),
                 tuple(Place(str(at[0]), int(at[1]), str(at[2])) for at in called if at),
                 _has_python(stages),
+                RESTARTS if begins else None,
             )
     return None
 

@@ -364,7 +364,7 @@ def test_every_surface_says_the_same_numbers(
     _finding_card.head(answer.findings[0], (), 1)
     report = Report.of(diagnosed(name).window, answer, None)
     surfaces = {
-        "terminal": screen(answer, console=Console(width=2000, highlight=False)),
+        "terminal": screen(answer, everything=True, console=Console(width=2000, highlight=False)),
         "Markdown": markdown.page(answer, repository),
         "report": report_html.page(report),
         "report as text": report_markdown.page(report),

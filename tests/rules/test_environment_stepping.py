@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -381,6 +382,65 @@ def test_processes_that_are_waited_for_are_many(tmp_path: Path) -> None:
     samples.count(Chain((CodeLine(str(file), 9, "play"),), torch, torch), 500, 500, 0)
     finding = found(NAME, window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True))
     assert finding.severity is Severity.LOW
+
+
+PIPED = """\
+class Pool:
+    def reset(self):
+        return [pipe.recv() for pipe in self.pipes]
+    def step(self, moves):
+        for pipe, move in zip(self.pipes, moves): pipe.send(move)
+        answers = [pipe.recv() for pipe in self.pipes]
+        seen, rewards, ends = zip(*answers)
+        return seen, rewards, ends
+
+def learn(pi): ...
+pool = Pool()
+seen = pool.reset()
+while True:
+    moves = pi(torch.tensor(seen))
+    seen, reward, over = pool.step(moves)
+    learn(pi)
+"""
+BATCHES = """\
+class Pool:
+    def begin(self):
+        return [pipe.recv() for pipe in self.pipes]
+    def fetch(self, orders):
+        for pipe, order in zip(self.pipes, orders): pipe.send(order)
+        answers = [pipe.recv() for pipe in self.pipes]
+        xs, ys = zip(*answers)
+        return torch.stack(xs), torch.stack(ys)
+
+import torch
+pool = Pool()
+for order in orders:
+
+    optimizer.zero_grad()
+    x, y = pool.fetch(order)
+    loss = model(x, y); loss.backward(); optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("names", [{}, {"pool": "venv"}, {"seen": "state", "moves": "actions"}])
+def test_answers_of_environments_in_other_processes_are_no_batches(
+    names: dict[str, str], tmp_path: Path
+) -> None:
+    for text, is_input in ((PIPED, False), (BATCHES, True)):
+        words = re.split(r"\b", text)
+        source = "".join(names.get(word, word) for word in words)
+        file = written(tmp_path, source, f"{is_input}.py")
+        inner, outer = CodeLine(str(file), 6, "<listcomp>"), CodeLine(str(file), 15, "<module>")
+        pipe = CodeLine("/usr/lib/python3.11/multiprocessing/connection.py", 9, "_recv")
+        torch = CodeLine(TORCH[0], 5, TORCH[1])
+        samples = StackSamples()
+        samples.samples = 1000
+        samples.count(Chain((inner, outer), pipe, pipe), 500, 500, 0)
+        samples.count(Chain((CodeLine(str(file), 16, "<module>"),), torch, torch), 500, 500, 0)
+        facts = {"torch": {"backend": "cpu"}}
+        seen = window(stacks=samples, lines=samples.lines(), facts=facts, inside=True)
+        said = {each.rule.id for each in diagnose(seen).findings}
+        assert ("input_starved" in said, NAME in said) == (is_input, not is_input)
 
 
 def test_a_class_of_ones_own_is_named_by_who_calls_it(tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def pasted(text: str) -> list[str]:
 def test_what_is_pasted_from_80_columns_is_what_was_meant() -> None:
     seen = 0
     for name, answer in answers():
-        text = screen(answer, console=Console(width=80, highlight=False, color_system=None))
+        text = screen(
+            answer, everything=True, console=Console(width=80, highlight=False, color_system=None)
+        )
         # What is the same for several frameworks is shown once.
         codes = [
             fix
