@@ -1,7 +1,7 @@
 """Run the benchmarks whose figures the documents quote, and keep what they print in figures.json.
 
 Run: .venv/bin/python benchmarks/figures.py [NAME...]
-Then: .venv/bin/cog -r docs/*.md
+Then: .venv/bin/cog -r docs/*.md benchmarks/CASES.md
 All of them take about half an hour, most of it attach_stress; named ones are measured anew and the
 figures of the others stay as they are.
 """
@@ -75,7 +75,7 @@ def main() -> None:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     for name in names:
         keep(name, measured(name))
-    print(f"wrote {FILE}; now: cog -r docs/*.md", file=sys.stderr)
+    print(f"wrote {FILE}; now: cog -r docs/*.md benchmarks/CASES.md", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ real GPUs belong there: a quick look or a played tape is refused. What the rules
 is written anew.
 
 Run: .venv/bin/python benchmarks/gpu_keep.py [OUT...]
-Then: .venv/bin/cog -r docs/gpu.md
+Then: .venv/bin/cog -r docs/gpu.md benchmarks/CASES.md
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def main() -> None:
         print(*(f"{(folder / path).stat().st_size:>10,} B  {path}" for path in written), sep="\n")
     for index in RECORDINGS.glob(f"*/{INDEX}"):
         write_json(index.parent / FINDINGS, findings(index.parent))
-    print("Now look at docs/gpu.md: .venv/bin/cog -r docs/gpu.md")
+    print("Now look at docs/gpu.md: .venv/bin/cog -r docs/gpu.md benchmarks/CASES.md")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 Row = Mapping[str, Any]
@@ -57,7 +58,7 @@ SHOWN: Final = {
     "width": "median hi/lo",
     "monitor_mean": "monitor, cores",
     "monitor_worst": "worst second",
-    "lost_in_worst": "job lost in it",
+    "lost_in_worst": "job lost when it takes most",
     "harmed": "harmed",
 }
 _NUMBERS: Final = {"programs", "healthy", "loud", "followed", "healthy_loud", "width", "harmed"}
@@ -106,17 +107,16 @@ def _gave(row: Row) -> str:
 
 
 def _lost(weights: Iterable[Sequence[Sequence[float]]]) -> float | None:
-    """Return what jobs lose in the second in which the monitor takes the most.
+    """Return what the median job loses in the second in which the monitor takes the most.
 
     A program may pause by itself in any second: of all programs in the same one.
     """
-    seconds = [
-        list(zip(*second, strict=True)) for second in zip(*filter(None, weights), strict=False)
-    ]
-    if not seconds:
+    seconds = zip_longest(*weights)
+    known = [[each for each in second if each is not None] for second in seconds]
+    if not known:
         return None
-    _, paces = max(seconds, key=lambda second: statistics.fmean(second[0]))
-    return round(1 - statistics.median(paces), 4)
+    most = max(known, key=lambda second: statistics.fmean(taken for taken, _ in second))
+    return round(1 - statistics.median(pace for _, pace in most), 4)
 
 
 def _figure(name: str, value: float | None) -> str:
