@@ -158,5 +158,5 @@ def test_passes_over_the_data_are_told_from_each_other() -> None:
     assert figures[wire.LOADER_BATCHES] == said()["passes"]["value"] == 30 * (5 + 1)
     assert figures[wire.MOST_BATCHES] == 30 * 5
     assert facts["batches_of_pass"] == 5
-    # Each begins the pipeline anew, and that takes longer than a batch.
-    assert facts["first_waits"] > 0.5
+    # Each begins a pipeline, and that takes longer than one of its five batches.
+    assert facts["first_waits"] >= 0.3
