@@ -46,7 +46,7 @@ from whyidle.monitor.diagnosis.costs import cost_of, overhead
 from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, arbitrated
 from whyidle.monitor.diagnosis.ranks import ranks_json
-from whyidle.monitor.diagnosis.verdict import UNJUDGED, Headline, headline, led
+from whyidle.monitor.diagnosis.verdict import UNJUDGED, Headline, headline, led, within
 from whyidle.monitor.runs.stacks import place_json, summed
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line
@@ -225,6 +225,10 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
         ],
         fix=next(own, None),
         rule=rule,
+        within=[
+            place_json(place, round(place.share or 0.0, 4))
+            for place in within(diagnosis.window, said)
+        ],
     )
 
 

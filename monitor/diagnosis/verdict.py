@@ -15,6 +15,7 @@ from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
 from whyidle.monitor.diagnosis.ranking import LOUD, Finding
 from whyidle.monitor.rules import Kind
+from whyidle.monitor.runs.stacks import CodeLine, summed
 from whyidle.monitor.signals.account import by_line, ranked
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.user_lines import of_slice
@@ -129,6 +130,27 @@ def _serving(window: Window) -> Headline | None:
     where = by_line(window.rows, lambda row: row.innermost)[:MOST_PLACES]
     said = "it answers requests, mostly here" if where else f"its main thread {serving.waits}"
     return Headline(SERVES.format(said), None, where)
+
+
+def within(window: Window, said: Headline) -> list[Place]:
+    """Return the functions of libraries that the line of an unknown cause was found in most."""
+    if said.finding is not None or not said.where or not window.job.stacks.samples:
+        return []
+    line = said.where[0].file, said.where[0].line
+    found = summed(
+        (leaf, counts.samples)
+        for chain, counts in window.job.stacks.chains.items()
+        if chain.user is not None
+        and chain.user[:2] == line
+        and (leaf := chain.leaf) is not None
+        and leaf != chain.user
+    )
+    shares: dict[tuple[str, str], tuple[CodeLine, float]] = {}
+    for leaf, samples in found.items():
+        first, share = shares.get((leaf.file, leaf.function), (leaf, 0.0))
+        shares[leaf.file, leaf.function] = first, share + samples / window.job.stacks.samples
+    most = sorted(shares.values(), key=lambda each: -each[1])[:MOST_PLACES]
+    return [Place(*leaf, share) for leaf, share in most if share >= LEAST]
 
 
 def led(findings: Sequence[Finding], first: Finding | None) -> tuple[Finding, ...]:

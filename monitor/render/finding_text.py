@@ -191,8 +191,15 @@ def in_function(said: PlaceJson) -> str:
     return f"{short(said)} in {printable(said.function)}"
 
 
+def called_there(said: PlaceJson) -> str:
+    """Return a function of a library, its file, and the part of the time it was found in."""
+    much = "" if said.share is None else f" {said.share:.0%}"
+    near = "/".join(Path(said.file).parts[-2:])
+    return f"{printable(said.function)} ({printable(near)}){much}"
+
+
 def verdict(answer: DiagnosisJson) -> list[str]:
-    """Return the verdict in up to three lines: what, where, and what to do and what that gives."""
+    """Return the verdict in up to four lines: what, where, in what, what to do for what gain."""
     said, by = answer.verdict, of_verdict(answer)
     fix = "" if said.fix is None else first_sentence(printable(said.fix.text)).rstrip(".")
     gives = "" if by is None else factor(by.speedup, by.expected)
@@ -204,6 +211,7 @@ def verdict(answer: DiagnosisJson) -> list[str]:
     return [
         printable(said.what or said.text),
         *map(in_function, said.where[:1]),
+        *([f"in it: {', '.join(map(called_there, said.within))}"] if said.within else []),
         *([f"→ {do}"] if do else []),
     ]
 

@@ -40,8 +40,8 @@ from whyidle.monitor.signals.phases import Phase
 # What else is done for one observation at a time.
 _ACTS: Final = OF_FRAMEWORK | HOST_WORK | {HostClass.UNCLEAR}
 _MANY: Final = (
-    "Step them in another process while the device learns. Many are already stepped in one"
-    " call; numba or jax.jit for their formulas, or more cores, make that call faster."
+    "Step them in other processes while the device learns, several in each. Many are already"
+    " stepped in one call; numba or jax.jit for their formulas, or more cores, make it faster."
 )
 
 _ONE: Final = (

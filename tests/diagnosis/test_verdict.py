@@ -13,8 +13,10 @@ from whyidle.monitor import rules
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Place, Severity
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
+from whyidle.monitor.diagnosis.ranking import Finding
+from whyidle.monitor.diagnosis.verdict import Headline, within
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.window import Window
 
 EVIDENCE = (Evidence("something", 1.0, "count", "agent"),)
@@ -247,3 +249,30 @@ def test_what_is_loud_says_why_where_nothing_else_does(known: dict[str, Rule]) -
     assert verdict(spends(idle_unknown=0.24))["text"].startswith(
         "No known cause: 24% of the time is idle"
     )
+
+
+KERAS = "/v/site-packages/keras/src/backend/torch/rnn.py"
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_of_an_unknown_cause_the_functions_that_its_line_is_in_are_named(*, is_known: bool) -> None:
+    at, other = CodeLine("/u/train.py", 40, "main"), CodeLine("/u/train.py", 50, "main")
+    samples = StackSamples()
+    samples.samples = 100
+    # Two lines of one function count together; what is seldom, of the user's, or called by another
+    # line is not named.
+    for user, leaf, number in (
+        (at, CodeLine(KERAS, 700, "_fallback_lstm"), 15),
+        (at, CodeLine(KERAS, 710, "_fallback_lstm"), 15),
+        (at, CodeLine("/v/site-packages/torch/autograd/graph.py", 9, "run"), 20),
+        (at, CodeLine(KERAS, 1, "tanh"), 2),
+        (at, at, 20),
+        (other, CodeLine(KERAS, 2, "sigmoid"), 28),
+    ):
+        samples.count(Chain((user,), leaf), number, number, 0)
+    seen = window(stacks=samples)
+    rule = Rule(title="", fixes={}, detect=lambda _: None, id="waits")
+    finding = Finding(rule, gains(0.1, 0.2)) if is_known else None
+    said = within(seen, Headline("", 0.4, (Place(*at),), finding))
+    found = [(each.function, each.share) for each in said]
+    assert found == ([] if is_known else [("_fallback_lstm", 0.3), ("run", 0.2)])

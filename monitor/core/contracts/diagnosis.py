@@ -199,6 +199,8 @@ class VerdictJson(Struct, frozen=True, kw_only=True):
     rule: str | None = None
     # The text without its place, for a screen that shows the place by itself.
     what: str = ""
+    # Of a cause that is not known, the functions of libraries that its line was found in most.
+    within: list[PlaceJson] = []
     # The process that it is about, where that is not the one that was named.
     process: ProcessJson | UnsetType = UNSET
 
