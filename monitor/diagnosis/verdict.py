@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from whyidle.monitor.core.amounts import MOSTLY
+from whyidle.monitor.core.amounts import MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import LEAST_LOST, Knows, Place, Severity, at
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
@@ -190,11 +190,23 @@ def _said(
     # Where a call only starts the work, the line that waits for it stands for what is not known.
     is_other = by is not None or not where or (at_once and _lines(most) != _lines(where[:1]))
     if (by is not None and by.is_loud) or not is_other or sum(map(_share, most)) <= share:
-        return said
+        return _compute_first(said, part, compute)
     longest = _share(most[0])
     much = "mostly" if longest >= MOSTLY * compute.share else f"{longest:.0%}"
     rest = f"{compute.share:.0%} is compute, {much} at {at(most[0].file, most[0].line)}"
-    return replace(said, where=where[: MOST_PLACES - 1], rest=rest, rest_at=most)
+    said = replace(said, where=where[: MOST_PLACES - 1], rest=rest, rest_at=most)
+    return _compute_first(said, part, compute)
+
+
+def _compute_first(said: Headline, part: _Part | None, compute: _Part) -> Headline:
+    """Say first what nearly all of the time is, where nothing is known to be at fault."""
+    # A phase may be computing, too.
+    is_beside = part is not None and isinstance(part.of, Slice)
+    if part is None or not is_beside or said.finding is not None or compute.share < NEARLY_ALL:
+        return said
+    works = said.rest or f"{compute.share:.0%} is compute"
+    why = "with no known cause" if part.unknown == "No known cause" else "with no known fix"
+    return replace(said, text=f"{works}; {part.share:.0%} is {part.said}, {why}.", rest="")
 
 
 def _paced(window: Window, by: Finding | None) -> str:

@@ -192,10 +192,12 @@ def in_function(said: PlaceJson) -> str:
 
 
 def called_there(said: PlaceJson) -> str:
-    """Return a function of a library, its file, and the part of the time it was found in."""
+    """Return a function of a library, whose it is, and the part of the time it was found in."""
     much = "" if said.share is None else f" {said.share:.0%}"
-    near = "/".join(Path(said.file).parts[-2:])
-    return f"{printable(said.function)} ({printable(near)}){much}"
+    inside = Path(said.file).parts
+    roots = [n for n, part in enumerate(inside) if part in {"site-packages", "dist-packages"}]
+    whose = inside[roots[-1] + 1] if roots else Path(said.file).name
+    return f"{printable(said.function)} of {printable(whose)}{much}"
 
 
 def verdict(answer: DiagnosisJson) -> list[str]:
@@ -205,14 +207,18 @@ def verdict(answer: DiagnosisJson) -> list[str]:
     gives = "" if by is None else factor(by.speedup, by.expected)
     do = ": ".join(filter(None, [fix, gives]))
     others = [each for each in answer.findings if each.severity != Severity.INFO]
-    if by is None and others and all(each.lost_share for each in others):
-        # Else what stands below reads as the reason of what stands above.
-        do = "What is found below is about other, smaller parts"
+    # Else what stands below reads as the reason of what stands above.
+    is_other = by is None and others and all(each.lost_share for each in others)
+    rest = ["What is found below is about other, smaller parts"] * bool(is_other)
     return [
         printable(said.what or said.text),
         *map(in_function, said.where[:1]),
-        *([f"in it: {', '.join(map(called_there, said.within))}"] if said.within else []),
+        *(
+            [f"the main thread there: {', '.join(map(called_there, said.within))}"]
+            * bool(said.within)
+        ),
         *([f"→ {do}"] if do else []),
+        *rest,
     ]
 
 

@@ -415,7 +415,7 @@ def test_a_finding_is_as_severe_as_what_is_expected_of_it(
 
 def test_nothing_found_is_good_health_only_where_the_time_is_explained() -> None:
     # 5% of it waits in the queue, and no rule says why.
-    assert "No known cause: 5% of the time is launched work" in screen(
+    assert "5% is launched work that has not started, with no known cause" in screen(
         as_json(diagnose(traced("h100_qwen05b")))
     )
     assert "Too little is known" in screen(as_json(diagnose(window())))

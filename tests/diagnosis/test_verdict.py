@@ -158,7 +158,7 @@ def test_what_may_give_back_half_of_a_part_is_held_to_what_is_expected_of_it(
 def test_what_is_not_loud_stands_below_the_largest_part(known: dict[str, Rule]) -> None:
     add(known, "slight", gains(0.02, 0.05, Slice.COMPUTE))
     assert verdict(spends(idle_dispatch=0.06))["text"].startswith(
-        "No known cause: 6% of the time is host"
+        "94% is compute; 6% is host dispatch, with no known cause"
     )
     assert verdict(spends(idle_dispatch=0.02))["rule"] == "slight"
 
