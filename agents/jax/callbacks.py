@@ -12,10 +12,10 @@ from functools import wraps
 
 from ..framework import Part
 from ..leading import Leading
-from ..modules import Missing, need
+from ..modules import need
 from ..ring import drain
 from ..wire import CALLBACKS
-from .internals import replace_in_class, replace_in_module
+from .internals import own, replace_in_class, replace_in_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ class Callbacks(Part):
         self._calls = self._missed = 0
         note = self._called.append
         prints = need("jax._src.debugging", "debug_callback_p")
-        original = getattr(prints, "__dict__", {}).get("impl")
-        if original is None:
-            raise Missing("no jax._src.debugging.debug_callback_p.impl")
-        replace_in_class(self.hooks, prints, "impl", _noting(original, note))
+        replace_in_class(self.hooks, prints, "impl", _noting(own(prints, "impl"), note))
         module, name = "jax._src.callback", "io_callback_impl"
         replace_in_module(self.hooks, module, name, _noting(need(module, name), note))
 

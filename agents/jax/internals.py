@@ -33,11 +33,11 @@ def folder() -> str:
     return os.path.dirname(file) + "/" if isinstance(file, str) and "/" in file else "\0"
 
 
-def own(kind: type, name: str) -> Any:
-    """Return what a class itself has under a name, unbound."""
+def own(kind: Any, name: str) -> Any:
+    """Return what a class, or an object, itself has under a name, unbound."""
     found = vars(kind)
     if name not in found:
-        raise Missing(f"no {kind.__module__}.{kind.__qualname__}.{name}")
+        raise Missing(f"no {kind.__module__}.{getattr(kind, '__qualname__', kind)}.{name}")
     return found[name]
 
 

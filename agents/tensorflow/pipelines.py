@@ -88,7 +88,7 @@ class Pipelines(Part):
         """Wrap what fetches a batch."""
         kind = need(MODULE, KIND)
         original = own(kind, "_next_internal")
-        self._batches = self._wait = self._missed = 0
+        self._missed = 0
         # In turn: the thread, its wait, the kind of data, and whether a pass begins with the batch.
         self._taken: deque[int] = deque(maxlen=4 * CAPACITY)
         # By the kind of data: batches and their waits, passes and the waits for their first batch.
@@ -112,17 +112,19 @@ class Pipelines(Part):
         batches: dict[int, float] = {}
         for thread, wait, kind, is_first in zip(*(taken[n::4] for n in range(4))):
             if main is None or thread == main:
-                self._batches += 1
-                self._wait += wait
                 batches[kind] = batches.get(kind, 0) + 1
                 sums = self._sums.setdefault(kind, [0, 0, 0, 0])
-                more = (1, wait, is_first, wait * is_first)
-                sums[:] = [a + b for a, b in zip(sums, more)]
+                sums[0] += 1
+                sums[1] += wait
+                if is_first:
+                    sums[2] += 1
+                    sums[3] += wait
         most = self._leading.second(batches)
-        if not self._batches:
+        if not self._sums:
             # Another framework's loader may count the batches.
             return {}
-        return {LOADER_BATCHES: self._batches, MOST_BATCHES: most, LOADER_WAIT_NS: self._wait}
+        number, wait, *_ = map(sum, zip(*self._sums.values()))
+        return {LOADER_BATCHES: number, MOST_BATCHES: most, LOADER_WAIT_NS: wait}
 
     def facts(self) -> dict[str, Any]:
         """Return the stages of the latest pipelines, from the data to the batch."""

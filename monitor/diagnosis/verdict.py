@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from whyidle.monitor.core.amounts import MOSTLY, NEARLY_ALL
@@ -15,7 +16,7 @@ from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
 from whyidle.monitor.diagnosis.ranking import LOUD, Finding
 from whyidle.monitor.rules import Kind
-from whyidle.monitor.runs.stacks import CodeLine, summed
+from whyidle.monitor.runs.stacks import summed
 from whyidle.monitor.signals.account import by_line, ranked
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.user_lines import of_slice
@@ -137,20 +138,18 @@ def within(window: Window, said: Headline) -> list[Place]:
     if said.finding is not None or not said.where or not window.job.stacks.samples:
         return []
     line = said.where[0].file, said.where[0].line
-    found = summed(
-        (leaf, counts.samples)
+    leaves = [
+        (leaf, counts.samples / window.job.stacks.samples)
         for chain, counts in window.job.stacks.chains.items()
         if chain.user is not None
         and chain.user[:2] == line
         and (leaf := chain.leaf) is not None
         and leaf != chain.user
-    )
-    shares: dict[tuple[str, str], tuple[CodeLine, float]] = {}
-    for leaf, samples in found.items():
-        first, share = shares.get((leaf.file, leaf.function), (leaf, 0.0))
-        shares[leaf.file, leaf.function] = first, share + samples / window.job.stacks.samples
-    most = sorted(shares.values(), key=lambda each: -each[1])[:MOST_PLACES]
-    return [Place(*leaf, share) for leaf, share in most if share >= LEAST]
+    ]
+    lines = {(leaf.file, leaf.function): leaf.line for leaf, _ in reversed(leaves)}
+    shares = summed(((leaf.file, leaf.function), share) for leaf, share in leaves)
+    most = islice(shares.items(), MOST_PLACES)
+    return [Place(at[0], lines[at], at[1], share) for at, share in most if share >= LEAST]
 
 
 def led(findings: Sequence[Finding], first: Finding | None) -> tuple[Finding, ...]:
@@ -200,13 +199,14 @@ def _said(
 
 def _compute_first(said: Headline, part: _Part | None, compute: _Part) -> Headline:
     """Say first what nearly all of the time is, where nothing is known to be at fault."""
-    # A phase may be computing, too.
-    is_beside = part is not None and isinstance(part.of, Slice)
-    if part is None or not is_beside or said.finding is not None or compute.share < NEARLY_ALL:
+    # A phase may be computing, too; and of what nothing was recorded has words of its own.
+    if part is None or isinstance(part.of, Phase) or _is_unknown(part):
+        return said
+    if said.finding is not None or compute.share < NEARLY_ALL:
         return said
     works = said.rest or f"{compute.share:.0%} is compute"
-    why = "with no known cause" if part.unknown == "No known cause" else "with no known fix"
-    return replace(said, text=f"{works}; {part.share:.0%} is {part.said}, {why}.", rest="")
+    text = f"{works}; {part.share:.0%} is {part.said}, with {part.unknown.lower()}."
+    return replace(said, text=text, rest="")
 
 
 def _paced(window: Window, by: Finding | None) -> str:

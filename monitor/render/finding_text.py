@@ -14,6 +14,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     PlaceJson,
 )
 from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Severity
+from whyidle.monitor.libraries.frames import package_of
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import amount, money, show
 
@@ -194,9 +195,7 @@ def in_function(said: PlaceJson) -> str:
 def called_there(said: PlaceJson) -> str:
     """Return a function of a library, whose it is, and the part of the time it was found in."""
     much = "" if said.share is None else f" {said.share:.0%}"
-    inside = Path(said.file).parts
-    roots = [n for n, part in enumerate(inside) if part in {"site-packages", "dist-packages"}]
-    whose = inside[roots[-1] + 1] if roots else Path(said.file).name
+    whose = package_of(said.file) or Path(said.file).name
     return f"{printable(said.function)} of {printable(whose)}{much}"
 
 
