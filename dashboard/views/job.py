@@ -11,6 +11,7 @@ from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.contracts.trace import AccountJson, BudgetJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.diagnosis.needs import why_no_budget
 from whyidle.monitor.runs.estimate import BACKENDS, Device
 from whyidle.monitor.runs.summary import Watched, in_order, subjects
 from whyidle.monitor.runs.training import trained
@@ -125,7 +126,7 @@ def account(store: Path, run: int, seconds: float | None) -> tuple[BudgetJson | 
     """Return where the time of the last seconds went and its source; or why it is unknown."""
     window = opening.of_run(store, str(run), seconds)
     if window.budget is None:
-        return None, diagnose.why_no_budget(window)
+        return None, why_no_budget(window)
     return window.budget, window.budget_source or ""
 
 

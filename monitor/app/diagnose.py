@@ -13,6 +13,7 @@ from whyidle.monitor.core.contracts.trace import cut_off
 from whyidle.monitor.core.errors import Exit, UsageProblem
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.diagnosis.needs import not_judged
 from whyidle.monitor.render import github, markdown, sarif
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.render.jsonl import line
@@ -44,7 +45,7 @@ def run(
     if cut_off(answer.warnings):
         raise SystemExit(Exit.PARTIAL)
     if fail_on and not found.is_known:
-        raise diagnose.not_judged(found.window)
+        raise not_judged(found.window)
 
 
 def _written(answer: DiagnosisJson, form: str) -> str:

@@ -6,7 +6,8 @@ from typing import Final
 
 from whyidle.monitor.compare import crowd
 from whyidle.monitor.compare.result import Fault, Faults
-from whyidle.monitor.diagnosis.diagnose import Diagnosis, diagnose, needs
+from whyidle.monitor.diagnosis.diagnose import Diagnosis, diagnose
+from whyidle.monitor.diagnosis.needs import needs
 from whyidle.monitor.diagnosis.ranking import Finding
 from whyidle.monitor.signals.window import Window
 

@@ -11,7 +11,7 @@ from whyidle.monitor.compare.result import Kernel, Kernels, Pair, Part, Per, Tra
 from whyidle.monitor.compare.sides import Level, Side
 from whyidle.monitor.core.contracts.trace import NamedJson
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnosis.diagnose import why_no_budget
+from whyidle.monitor.diagnosis.needs import why_no_budget
 from whyidle.monitor.signals.traced import Traced
 
 SECOND_NS: Final = 1e9

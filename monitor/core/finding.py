@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import PurePath
@@ -25,6 +25,8 @@ PROBES: Final[dict[str, Framework]] = {
     "torch": "pytorch",
     "tensorflow": "tensorflow",
 }
+# A range whose ends are further apart than this is called uncertain.
+WIDE: Final = 3.0
 # No fix gains more than this share of a step: some of the time is the work itself.
 MOST_LOST: Final = 0.99
 ROUNDING: Final = 1e-9
@@ -118,6 +120,12 @@ class Contradiction(Exception):  # noqa: N818  what was measured, not a defect o
     """Two signals that cannot both be true."""
 
 
+def is_uncertain(speedup: Sequence[float]) -> bool:
+    """Tell whether the ends of a range are far apart."""
+    slow, fast = speedup
+    return fast > WIDE * slow
+
+
 @dataclass(frozen=True, slots=True)
 class Gain:
     """The share of the time that a fix gains, between two bounds."""
@@ -150,6 +158,11 @@ class Gain:
     def speedup(self) -> tuple[float, float]:
         """How many times faster a step becomes."""
         return 1 / (1 - self.low), 1 / (1 - self.high)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether its ends are too far apart to decide by."""
+        return is_uncertain(self.speedup)
 
 
 @dataclass(frozen=True, slots=True)

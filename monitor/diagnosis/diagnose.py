@@ -26,7 +26,6 @@ from whyidle.monitor.core.contracts.diagnosis import (
     ServingJson,
     VerdictJson,
 )
-from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
     Contradiction,
     Fix,
@@ -44,6 +43,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.claims import account
 from whyidle.monitor.diagnosis.costs import cost_of, overhead
 from whyidle.monitor.diagnosis.device_activity import busy
+from whyidle.monitor.diagnosis.needs import narrowed_by, needs, why_no_budget
 from whyidle.monitor.diagnosis.ranking import EXPLAINS, Finding, arbitrated
 from whyidle.monitor.diagnosis.ranks import ranks_json
 from whyidle.monitor.diagnosis.verdict import UNJUDGED, Headline, headline, led, within
@@ -66,7 +66,6 @@ NO_WAITS: Final = "the samples do not say whether the thread waited"
 # Smaller parts of the host's time say nothing; nor do more lines of a phase.
 MOST_ROWS: Final = 60
 MOST_LINES: Final = 5
-MOSTLY_UNKNOWN: Final = "where most of the time goes is unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +328,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
         paced_by=paced_by,
         speedup=[round(s, 3) for s in lost.speedup] if lost and window.paced_by else None,
         expected=round(1 / (1 - finding.lost), 3) if lost and window.paced_by else None,
+        narrowed_by=(lost and narrowed_by(window, finding.rule.id, lost)) or UNSET,
         evidence=[
             EvidenceJson(
                 name=e.name,
@@ -361,43 +361,3 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
         behind=finding.behind,
         energy=cost_of(None if lost is None else finding.lost, window),
     )
-
-
-_WAYS: Final[dict[Need, dict[str, str]]] = {
-    Need.TRACE: {
-        "run": "monitor trace PID --run RUN",
-        "over": "taken by itself when a job is watched for longer",
-        "file": "a longer trace",
-    },
-    Need.INSIDE: {
-        "run": "monitor attach PID, without --observe",
-        "over": "monitor run, or monitor attach PID without --observe",
-        "file": "monitor attach PID",
-    },
-    Need.RECORDING: {"run": "monitor attach PID", "file": "monitor attach PID"},
-}
-
-
-def needs(window: Window, verdict: NotChecked) -> str:
-    """Say what would allow a rule to judge, and the command for it."""
-    if verdict.need is Need.INSIDE and verdict.what and window.job.inside:
-        return f"{verdict.what}, which the agent in the job does not see"
-    ways = _WAYS.get(verdict.need, {})
-    way = ways.get("over") if window.is_over else None
-    way = way or ways.get(window.kind)
-    what = f" ({verdict.what})" if verdict.what else ""
-    return f"{verdict.need}{what}: {way}" if way else f"{verdict.need}{what}"
-
-
-def not_judged(window: Window) -> NotJudged:
-    """Say why it means nothing that nothing is found."""
-    why = why_no_budget(window) if window.budget is None else MOSTLY_UNKNOWN
-    what = f"Too little is known to judge it: {why}."
-    return NotJudged(what, f"It needs {needs(window, NotChecked(Need.TRACE))}.")
-
-
-def why_no_budget(window: Window) -> str:
-    """Say why it is not known where the time goes."""
-    if window.traces:
-        return "the traces cover less than a step, or show no work of any device"
-    return "no trace was taken, and no counter says how busy the device was"

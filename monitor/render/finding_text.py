@@ -13,14 +13,12 @@ from whyidle.monitor.core.contracts.diagnosis import (
     FindingJson,
     PlaceJson,
 )
-from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Severity
+from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Severity, is_uncertain
 from whyidle.monitor.libraries.frames import package_of
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import amount, money, show
 
 MOST_CALLERS: Final = 3
-# A range whose ends are further apart than this is called uncertain.
-WIDE: Final = 3.0
 # The published articles behind some of the rules, by the names that these cite, and whose they are.
 DOCUMENTS: Final = {
     "D1": ("GPU use in Flax: causes and cures", {"jax"}),
@@ -246,8 +244,13 @@ def gain(finding: FindingJson) -> str | None:
     if finding.speedup:
         what = _FASTER[finding.paced_by]
         text = f"{text}; {what} {factor(finding.speedup, finding.expected)}"
-    text, lost = f"{text}.", cost(finding)
-    return text if lost is None else f"{text} At the power drawn now that is {lost}."
+    lost = cost(finding)
+    more = [
+        text,
+        *([f"At the power drawn now that is {lost}"] if lost else []),
+        *([f"What narrows it: {printable(finding.narrowed_by)}"] if finding.narrowed_by else []),
+    ]
+    return f"{'. '.join(more)}."
 
 
 def factor(speedup: Sequence[float] | None, expected: float | None) -> str:
@@ -259,12 +262,6 @@ def factor(speedup: Sequence[float] | None, expected: float | None) -> str:
         return f"{between} faster"
     unsure = "uncertain: " if is_uncertain(speedup) else ""
     return f"about {expected:.2f}x faster ({unsure}{between})"
-
-
-def is_uncertain(speedup: Sequence[float]) -> bool:
-    """Tell whether the ends of a range are far apart."""
-    slow, fast = speedup
-    return fast > WIDE * slow
 
 
 def first_sentence(text: str) -> str:

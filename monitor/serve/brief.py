@@ -24,7 +24,7 @@ from whyidle.monitor.core.contracts.trying import SuggestedJson, TryJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import LOOKS
-from whyidle.monitor.diagnosis.diagnose import MOSTLY_UNKNOWN
+from whyidle.monitor.diagnosis.needs import MOSTLY_UNKNOWN
 from whyidle.monitor.render import finding_text, trying
 from whyidle.monitor.render.budget import in_order
 from whyidle.monitor.render.escape import printable

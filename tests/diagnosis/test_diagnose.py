@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from tests.rules.windows import WINDOWS, answer, recorded, stacks, traced, window
 from whyidle.monitor import rules
@@ -111,6 +112,26 @@ def test_what_is_expected_to_gain_most_comes_first(known: dict[str, Rule]) -> No
     add(known, "wider", Found(Gain.between(0.06, 0.4), EVIDENCE))
     add(known, "may be nothing", Found(Gain.between(0.0, 0.8), EVIDENCE))
     assert names(diagnose(window())) == ["wider", "wide", "sure", "may be nothing"]
+
+
+@pytest.mark.parametrize(
+    ("at", "rule", "narrower"),
+    [
+        ({"kind": "file"}, "any", "a trace with the change (monitor compare test NEW)"),
+        ({"pid": 7, "facts": {"torch": {"backend": "cuda"}}}, "any", "a trace (monitor trace 7)"),
+        ({"pid": 7}, "any", "a run with the change (monitor compare test last)"),
+        ({"pid": 7}, "gc_pauses", "a try in the running job (monitor try 7 --suggest)"),
+        ({}, "any", "a run with the change (monitor compare test last)"),
+    ],
+)
+def test_a_range_too_wide_to_decide_by_says_what_narrows_it(
+    known: dict[str, Rule], at: dict[str, Any], rule: str, narrower: str
+) -> None:
+    add(known, rule, Found(Gain.between(0.1, 0.8), EVIDENCE))
+    add(known, "narrow", Found(Gain.between(0.1, 0.3), EVIDENCE))
+    found = as_json(diagnose(window(**at)))
+    assert {x.rule: x.narrowed_by for x in found.findings} == {rule: narrower, "narrow": UNSET}
+    assert narrower in " ".join(screen(found).split())
 
 
 WAITS = Found(Gain.between(0.0, 0.5), EVIDENCE, slice=Slice.IDLE_INPUT)

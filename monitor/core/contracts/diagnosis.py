@@ -86,6 +86,8 @@ class FindingJson(Struct, frozen=True, kw_only=True):
     speedup: list[float] | None
     # The one factor within them that is told; ``None`` where there are none.
     expected: float | None
+    # What would narrow a range that is too wide to decide by, and how to get it.
+    narrowed_by: str | UnsetType = UNSET
     evidence: list[EvidenceJson]
     where: list[CalledPlaceJson]
     fixes: dict[str, FixJson]

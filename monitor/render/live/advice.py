@@ -9,6 +9,7 @@ from typing import Final
 from rich.text import Text
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, FixJson, PlaceJson, VerdictJson
+from whyidle.monitor.core.finding import is_uncertain
 from whyidle.monitor.recording.faults import FIRST_SECONDS
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import finding_text
@@ -62,7 +63,7 @@ def _said(verdict: VerdictJson) -> Advice:
 def _found(finding: FindingJson) -> Advice:
     slow, fast = finding.speedup or (1.0, 1.0)
     gain = "" if finding.expected is None else f"about {finding.expected:.2f}x faster"
-    gain += ", uncertain" if gain and finding_text.is_uncertain((slow, fast)) else ""
+    gain += ", uncertain" if gain and is_uncertain((slow, fast)) else ""
     low, high = f"{slow:.2f}x", f"{fast:.2f}x"
     fix, code = _fixed(next(iter(finding.fixes.values()), None))
     return Advice(
