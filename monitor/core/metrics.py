@@ -227,6 +227,9 @@ PROCESS_SM_SHARE = Metric(
 JOB_CPU = _job(
     "cpu", "cores", "procfs", "CPU time per second, whole process tree, ended children included."
 )
+JOB_KERNEL = _job(
+    "kernel_cpu", "cores", "procfs", "Of that the time in the kernel: page faults, system calls."
+)
 JOB_MAIN_THREAD = _job(
     "main_thread_cpu", "cores", "procfs", "CPU time per second of the busiest main thread."
 )

@@ -34,8 +34,11 @@ class Stat:
     threads: int
     start_ticks: int
     rss: int
+    # Of its CPU time that in the kernel.
+    kernel_ticks: int = 0
     # The use of its children that have been reaped, and of all that these have reaped.
     reaped_ticks: int = 0
+    reaped_kernel_ticks: int = 0
     reaped_minor_faults: int = 0
     reaped_major_faults: int = 0
     # The leaders of the process group and session: a child keeps both, even without its parent.
@@ -233,7 +236,9 @@ def parse_stat(raw: bytes) -> Stat:
         threads=int(rest[17]),
         start_ticks=int(rest[19]),
         rss=int(rest[21]) * PAGE,
+        kernel_ticks=int(rest[12]),
         reaped_ticks=int(rest[13]) + int(rest[14]),
+        reaped_kernel_ticks=int(rest[14]),
         reaped_minor_faults=int(rest[8]),
         reaped_major_faults=int(rest[10]),
         group=int(rest[2]),

@@ -38,7 +38,7 @@ from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Plac
 from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.memory import FAULT_S, PAGE
+from whyidle.monitor.signals.memory import PAGE, clearing
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import is_julia, of_slice, own, seen
@@ -124,7 +124,8 @@ def _of_pages(window: Window) -> Verdict:
         # Pages beyond what was allocated are of something else.
         pages = min(pages, allocated.value / PAGE)
     # Who has less than a core may wait for something else, or for the core.
-    low, high = pages * FAULT_S[0] / max(1.0, cores.value), pages * FAULT_S[1] / cores.value
+    low, high = clearing(job, pages)
+    low, high = low / max(1.0, cores.value), high / cores.value
     if low < Severity.MEDIUM.least:
         return None
     per_step = window.per_step(m.JOB_MINOR_FAULTS)
@@ -132,6 +133,7 @@ def _of_pages(window: Window) -> Verdict:
         "new memory": None if per_step is None else per_step.times(PAGE, "bytes/step"),
         "pages handed out by the kernel": faults,
         "CPU time of the job": cores,
+        "of that in the kernel": job.mean(m.JOB_KERNEL),
     }
     return Found(
         gain=Gain.between(low, high),

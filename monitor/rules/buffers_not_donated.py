@@ -30,7 +30,7 @@ from whyidle.monitor.core.amounts import LITTLE, MOSTLY, NEARLY_ALL, SURELY
 from whyidle.monitor.core.finding import MOST_LOST, Confidence, Evidence, Found, Gain
 from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.rules._programs import Program, compiled_at, largest, name_of
-from whyidle.monitor.signals.memory import FAULT_S
+from whyidle.monitor.signals.memory import clearing
 
 # Smaller states are not worth a line, on any device: of 1 MB every small network has one
 # (``make golden``: thirty programs, most of them healthy).
@@ -82,7 +82,7 @@ def _gain(window: Window, pages: float) -> Gain | None:
     cores = window.job.mean(m.JOB_CPU)
     if window.device != "cpu" or cores is None:
         return None
-    low, high = (pages * each / max(1.0, cores.value) for each in FAULT_S)
+    low, high = (each / max(1.0, cores.value) for each in clearing(window.job, pages))
     if low < Severity.LOW.least:
         return None
     # What is copied is read and written besides.

@@ -15,6 +15,7 @@ from whyidle.monitor.core.finding import Evidence, Need
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import Chain
+from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.window import Window
 
 # Bytes; the kernels that jobs run on have pages of this size (`getconf PAGESIZE`).
@@ -99,6 +100,14 @@ def room_on_host(window: Window, used: float = 0.0) -> list[float]:
     taken = window.job.last(m.JOB_MEMORY_USED) or window.job.lasts.get(m.JOB_RSS, used)
     left = limit and max(0.0, limit - taken)
     return [room for room in (window.job.last(m.HOST_MEMORY_AVAILABLE), left) if room is not None]
+
+
+def clearing(job: Recorded, pages: float) -> tuple[float, float]:
+    """Return the least and the most that so many pages a second take of a core."""
+    low, high = (pages * each for each in FAULT_S)
+    # What the kernel does besides takes time as well.
+    kernel = job.means.get(m.JOB_KERNEL, high)
+    return min(low, kernel), min(high, kernel)
 
 
 def in_checkpoint(chain: Chain) -> bool:

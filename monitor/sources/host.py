@@ -35,9 +35,16 @@ _HANDED_ON: tuple[tuple[Metric, Callable[[Stat], float], Callable[[Stat], float]
         lambda s: s.cpu_ticks / TICKS_PER_SECOND,
         lambda s: s.reaped_ticks / TICKS_PER_SECOND,
     ),
+    (
+        m.JOB_KERNEL,
+        lambda s: s.kernel_ticks / TICKS_PER_SECOND,
+        lambda s: s.reaped_kernel_ticks / TICKS_PER_SECOND,
+    ),
     (m.JOB_MINOR_FAULTS, lambda s: s.minor_faults, lambda s: s.reaped_minor_faults),
     (m.JOB_MAJOR_FAULTS, lambda s: s.major_faults, lambda s: s.reaped_major_faults),
 )
+# What no job has more of than there are cores.
+_OF_CORES = (m.JOB_CPU, m.JOB_KERNEL)
 _OF_IO = (m.JOB_DISK_READ, m.JOB_DISK_WRITE, m.JOB_READ)
 _WHOLE_TREE = (*(entry[0] for entry in _HANDED_ON), *_OF_IO)
 _OF_MEMORY = (m.JOB_MEMORY_STALL, m.JOB_MEMORY_STALL_ALL)
@@ -114,7 +121,7 @@ class HostProbe:
                 key: Used(own(stat), reaped(stat), by_pid.get(stat.parent))
                 for key, stat in family.stats.items()
             }
-            most = len(self._busy) or None if metric is m.JOB_CPU else None
+            most = len(self._busy) or None if metric in _OF_CORES else None
             rate = self._trees[metric].per_second(now, used, family.new, most)
             reading.put(metric, rate, FIRST)
 

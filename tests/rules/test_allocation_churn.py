@@ -71,6 +71,19 @@ def in_julia(allocated: float | None, pages: float, cores: float = 1.0) -> Windo
     return window(means=means, facts={"julia": {"backend": "cpu"}})
 
 
+def test_pages_take_no_more_than_the_time_in_the_kernel() -> None:
+    pages = {m.JOB_MINOR_FAULTS: 500_000.0, m.JOB_CPU: 2.0}
+    torch = {"facts": TORCH}
+    by_pages = found(NAME, window(means=pages, **torch)).gain
+    by_kernel = found(NAME, window(means=pages | {m.JOB_KERNEL: 0.9}, **torch)).gain
+    assert by_pages is not None
+    assert by_kernel is not None
+    assert (by_pages.low, by_pages.high) == pytest.approx((0.2, 0.625))
+    assert (by_kernel.low, by_kernel.high) == pytest.approx((0.2, 0.45))
+    # Pages that stay mapped from a file are not cleared.
+    assert is_silent(NAME, window(means=pages | {m.JOB_KERNEL: 0.05}, **torch))
+
+
 def test_a_julia_that_takes_new_memory_all_the_time() -> None:
     finding = found(NAME, in_julia(1e9, 200_000))
     assert finding.gain is not None

@@ -62,6 +62,8 @@ def test_the_second_reading_has_the_rates_between_the_two(recorded: Recorded) ->
     expected = (ticks["second"] - ticks["first"]) / 100 / APART
     assert job.get(m.JOB_CPU) == pytest.approx(expected)
     assert expected > 0.9
+    kernel = [sum(s.kernel_ticks for s in _stats(moment)) for moment in ("first", "second")]
+    assert job.get(m.JOB_KERNEL) == pytest.approx((kernel[1] - kernel[0]) / 100 / APART)
     written = _io("second", "write_bytes") - _io("first", "write_bytes")
     assert written > 1 << 20
     assert job.get(m.JOB_DISK_WRITE) == pytest.approx(written / APART)
