@@ -1,20 +1,18 @@
 """Activations fill the memory and keep the batch small.
 
 ## What it sees
-The peak of the framework's allocator nears its limit, and little of it is training state. The rule
-is silent with more than 64 samples in a batch, or if layers are already recomputed.
+The allocator's peak nears its limit, and little of it is training state. Batches above 64 samples
+are not judged.
 
 ## Why it costs
-Each layer keeps its results until the backward pass. With few samples kernels are small, and the
-GPU waits for the host.
+Layers keep activations until the backward pass.
 
 ## How to fix
-Recomputing costs about a third more work, and allows 1.3 to 2 times the batch (D4): undo it if
-samples a second do not increase. bfloat16 activations take half.
+Recomputing adds a third more work and allows 1.3 to 2 times the batch (D4): keep it only if samples
+a second increase. bfloat16 halves activations.
 
 ## When it is wrong
-A busy GPU gains nothing. A peak before the first step, such as a batch-size search, counts too. The
-saving is not measured, so no gain is given.
+A busy GPU gains nothing. A batch-size search also counts. No gain is predicted.
 
 ## Documents
 D4 §4 (remat, for a larger batch).

@@ -1,27 +1,23 @@
 """Memory is allocated and freed again in every step.
 
 ## What it sees
-On a CPU: the job's CPU time in page faults, or lines that make new arrays; pages that stay are
-`memory_growth`. In Julia: the bytes allocated. On a GPU: the time in which the device waits for the
-driver to allocate or free, in a trace, or samples at `torch.cuda.empty_cache()`.
+On a CPU: page faults, or lines that make new arrays. In Julia: bytes allocated. On a GPU: waits for
+the driver, or calls of `torch.cuda.empty_cache()`.
 
 ## Why it costs
-glibc returns large buffers to the system, and the kernel clears each page again: longer than the
-arithmetic on it. On a GPU, freeing waits until all work is done.
+The kernel clears each new page. On a GPU, freeing waits for all work.
 
 ## How to fix
 If your lines make the array, write into it: `out=`, `zero_()`, `copy_()`; in Julia `mul!`,
 `copyto!`, `.=` and `@views`. If the framework makes it, let glibc keep freed memory:
 `MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296 python train.py`. This
-removed all of that time in PyTorch and NumPy, and 90% or more in most XLA programs. The job then
-holds more memory, up to three times in small XLA programs. jemalloc did not help. On a GPU leave
-the caching allocator on (`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging), keep shapes the same,
-and never call `torch.cuda.empty_cache()` in the loop.
+removed 90% or more of that time in most programs, but small XLA programs may take three times the
+memory. jemalloc did not help. On a GPU keep shapes the same, never call `torch.cuda.empty_cache()`
+in the loop, and leave the caching allocator on (`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging).
 
 ## When it is wrong
-The cost of a page depends on the machine, so the range is wide. With the settings four programs
-made 1.3 to 2.1 times as many steps, another one fewer: keep them only if steps get faster. Pages of
-files mapped in each step count too, and stay. A recording of the first steps means nothing.
+With the settings four programs made 1.3 to 2.1 times as many steps, another one fewer: keep them
+only if steps get faster. Pages of files mapped in each step count too, and stay.
 
 ## Documents
 D2 §3 (preallocated buffers). Its code for Julia was run on a CPU; with CUDA.jl it was not run here.
@@ -68,10 +64,8 @@ torch.cuda.empty_cache()  # once, after the training, if at all""",
 # A glibc before 2.35 refuses a high MALLOC_MMAP_THRESHOLD_, and XLA's threads free arenas of
 # their own whatever the other two say.
 BY_ALLOCATOR: Final = both(
-    "Let glibc keep freed memory. Keep the setting only if steps get faster.",
-    """\
-MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 \\
-    MALLOC_TRIM_THRESHOLD_=4294967296 python train.py""",
+    "Let glibc keep freed memory. Start it with MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0"
+    " MALLOC_TRIM_THRESHOLD_=4294967296, and keep that only if steps get faster.",
 )
 _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|FreeAsync)"
 

@@ -1,19 +1,17 @@
 """The training state is in memory twice: a step keeps the old one while it makes the new one.
 
 ## What it sees
-A compiled program whose results are as large as its arguments and reuse none of their memory, and a
-line like `state = step(state, batch)`. `q = f(p)` is no fault.
+A compiled program with results as large as its arguments that reuses none of their memory, and a
+line like `state = step(state, batch)`.
 
 ## Why it costs
-The program needs as much memory again for its results; that memory would allow a larger batch. If a
-large array is copied to change a part of it, the copy takes nearly all of the time.
+The results need as much memory again.
 
 ## How to fix
 Do not read the old name after the call.
 
 ## When it is wrong
-A state that is read after the call cannot be donated, as for an average of parameters or a way back
-from a loss that is not finite. With plenty of memory little changes.
+A state that is read later cannot be donated, as for averages or a way back from a NaN loss.
 
 ## Documents
 D4 §1 (jit with donate_argnums).

@@ -1,20 +1,18 @@
 """Saving checkpoints blocks the training.
 
 ## What it sees
-Samples of the main thread in code that saves (`torch.save`, orbax, Keras, `np.savez`, `pickle.dump`
-and others), or marked with `whyidle.monitor.phase` or our callbacks. A job that does not save while
-it is watched is not judged.
+Main-thread samples in code that saves (`torch.save`, orbax, Keras, `np.savez`, `pickle.dump`), or
+marked with `whyidle.monitor.phase` or our callbacks. Only saves during the recording count.
 
 ## Why it costs
-The thread that launches steps copies and writes. With several ranks, all wait for the slowest disk.
+Steps wait, and all ranks wait for the slowest disk.
 
 ## How to fix
-A crash costs half of the time between two saves. Orbax's `AsyncCheckpointer` also writes in the
+A crash costs half of the time between two saves. Orbax's `AsyncCheckpointer` writes in the
 background.
 
 ## When it is wrong
-One save in a window may be due once a day: the range begins at zero, and the severity is low. If
-writing is quick, or already in the background, only saving less often helps.
+A single save may be due once a day: the severity is low.
 
 ## Documents
 Beyond the five documents.

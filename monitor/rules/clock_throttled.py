@@ -1,18 +1,17 @@
 """The GPU lowers its clocks.
 
 ## What it sees
-The time in which the driver reports a reason to lower the clocks: heat, power brake, power cap, or
-the pace of a group of GPUs. The worst GPU is shown.
+The driver lowers clocks for heat, power brake, power cap, or a group of GPUs. The worst GPU is
+shown.
 
 ## Why it costs
-Kernels that compute take longer; those that wait for memory hardly do. Heat and the power brake
-halve the clock or worse (NVML's documentation). The slowest GPU sets the pace of all.
+Heat and power brake halve the clock or worse. The slowest GPU sets the pace.
 
 ## How to fix
 Heat: check air flow, dust, fans, and room temperature. Power brake: check power supply and cables.
 
 ## When it is wrong
-A fully loaded GPU at its power cap works as designed: that is information.
+A loaded GPU at its power cap works as designed. Memory-bound kernels hardly slow down.
 
 ## Documents
 Beyond the five documents.

@@ -1,20 +1,17 @@
 """Every start compiles again what the last one compiled.
 
 ## What it sees
-The time in which JAX compiled programs that no cache had. Only a recording from the start sees all
-of it: `monitor run`, or `monitor attach` in the first seconds.
+JAX compiled programs that no cache had. Record from the start (`monitor run`).
 
 ## Why it costs
-The next start, after a crash or in a parameter search, waits as long again. Later steps are not
-affected.
+The next start waits as long again.
 
 ## How to fix
 The variable JAX_COMPILATION_CACHE_DIR does the same. JAX keeps programs that compile for longer
 than a second.
 
 ## When it is wrong
-The first start fills the cache. A job that changes shapes or code at each start gains little, one
-that runs for weeks nothing.
+A job that changes shapes or code at each start gains little, one that runs for weeks nothing.
 
 ## Documents
 Beyond the five documents. D4's summary measures after the warm-up: this is the time before it.

@@ -1,20 +1,19 @@
 """A setting takes time that another one would not.
 
 ## What it sees
-Switches and variables: deterministic algorithms, JAX optimizations off,
-`XLA_PYTHON_CLIENT_ALLOCATOR=platform`, preallocation off, `NCCL_P2P_DISABLE`, `NCCL_SHM_DISABLE`,
-`NCCL_IB_DISABLE`, TF32 or `torch.compile` off, flags of XLA. Their cost is not measured, so no gain
-is given.
+Deterministic algorithms, JAX optimizations off, `XLA_PYTHON_CLIENT_ALLOCATOR=platform`,
+preallocation off, `NCCL_P2P_DISABLE`, `NCCL_SHM_DISABLE`, `NCCL_IB_DISABLE`, TF32 or
+`torch.compile` off, flags of XLA. No gain is predicted.
 
 ## Why it costs
-Deterministic kernels are often slower. The platform allocator waits for the device. Without direct
-paths, collectives go through host memory or TCP.
+Deterministic kernels are often slower. The platform allocator waits for the device. NCCL's
+variables send collectives through host memory or TCP.
 
 ## How to fix
-Unset the variable before the job starts. `monitor compare` shows whether a difference was chance.
+Unset the variable before the start. `monitor compare` shows whether a difference was chance.
 
 ## When it is wrong
-Repeatable results, broken links or a shared GPU may need the setting: then it is only information.
+Repeatable results, broken links or a shared GPU may need it.
 
 ## Documents
 Beyond the five documents. D2 §3 keeps memory, as the allocators do.

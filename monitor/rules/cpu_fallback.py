@@ -1,19 +1,17 @@
 """The job computes on the CPU although there is a GPU.
 
 ## What it sees
-The framework's backend is the CPU, and the driver or /dev shows a GPU. If JAX_PLATFORMS or an empty
-CUDA_VISIBLE_DEVICES asks for the CPU, it is at most information.
+The backend is the CPU, and there is a GPU. If JAX_PLATFORMS or an empty CUDA_VISIBLE_DEVICES asks
+for the CPU, it is at most information.
 
 ## Why it costs
-A step takes many times as long. JAX falls back with one warning; PyTorch stays on the CPU unless
-model and data are moved.
+JAX falls back with one warning; PyTorch stays on the CPU unless model and data are moved.
 
 ## How to fix
 An older driver needs `jax[cuda12]`. PyTorch needs a build with CUDA, a container `--gpus all`.
 
 ## When it is wrong
-Preparing data or a small model may belong on the CPU. The speed on the GPU is not known, so no gain
-is given.
+A small model may belong on the CPU. No gain is predicted.
 
 ## Documents
 D1 核心机制 and 性能验证 (`jax.devices()`, nvidia-smi). Its `PositionalSharding` is gone. JAX uses a

@@ -1,22 +1,19 @@
 """The job waits for CPU cores.
 
 ## What it sees
-The time in which the main thread waits for a core, or the container's limit stops the job. Its own
-threads are blamed only if at least 1.5 of them want each core.
+The main thread waits for a core, or the container's limit stops the job. Its own threads are blamed
+at 1.5 or more for each core.
 
 ## Why it costs
-The main thread launches the device's work. A container over its limit stops for the rest of each
-tenth of a second, all threads at once.
+A container over its limit stops for the rest of each tenth of a second.
 
 ## How to fix
-Leave a core for the main thread, and divide the others among workers and processes:
-`torch.set_num_threads`, OMP_NUM_THREADS, MKL_NUM_THREADS. Libraries count the cores of the machine,
-not of the container. NumPy adds its own threads to PyTorch's: OPENBLAS_NUM_THREADS=1. If other
-programs take the cores, move a job.
+Leave a core for the main thread, and divide the others: `torch.set_num_threads`, OMP_NUM_THREADS,
+MKL_NUM_THREADS, and OPENBLAS_NUM_THREADS=1 for NumPy. Libraries count the machine's cores, not the
+container's.
 
 ## When it is wrong
-A main thread ahead of a busy device loses nothing, nor does one that would sleep anyway. Other
-programs are reported without a gain. A CPU mask is `few_cpus_allowed`.
+A main thread ahead of a busy device loses nothing. For a CPU mask see `few_cpus_allowed`.
 
 ## Documents
 Beyond the five documents.

@@ -1,19 +1,17 @@
 """nn.DataParallel copies the model to all GPUs in every step.
 
 ## What it sees
-`DataParallel` on the stack or in a trace, with several GPUs in use.
+`DataParallel` on the stack or in a trace, with several GPUs.
 
 ## Why it costs
-In each step the first GPU sends out the model, gathers results and gradients, and computes the
-loss, while the others wait. Threads of one Python process drive all GPUs in turns.
+All GPUs wait while the first sends the model and gathers gradients. One Python process drives them
+all.
 
 ## How to fix
-Each process then reads its own part of the data. Divide the loader's batch size by the number of
-GPUs.
+Divide the loader's batch size by the number of GPUs.
 
 ## When it is wrong
-A notebook cannot start several processes easily. With a large batch and a small model the copies
-are short.
+Notebooks cannot easily start several processes. Small models copy quickly.
 
 ## Documents
 D3 §1 and D5 (several GPUs). PyTorch's documentation also advises against DataParallel.

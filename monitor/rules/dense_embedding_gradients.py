@@ -1,21 +1,19 @@
 """The gradient of a large embedding is dense: each step goes through all of its rows.
 
 ## What it sees
-A trace on a CPU in which the gradient of embeddings takes at least ten times as long as the lookup.
+A CPU trace in which the gradient of embeddings takes at least ten times as long as the lookup. GPUs
+are not judged.
 
 ## Why it costs
-Each step writes a gradient for the whole table, and the optimizer reads all of it and of its state.
-With 300,000 rows of 64 numbers and batches of 4,096, Adam took twenty times as long
-(`benchmarks/step_costs.py`).
+Each step writes a gradient for the whole table: for 300,000 rows and batches of 4,096, Adam took
+twenty times as long.
 
 ## How to fix
-SGD and Adagrad accept sparse gradients. For Adam, use `torch.optim.SparseAdam` for the embeddings
-only.
+SGD and Adagrad also accept sparse gradients. Use `torch.optim.SparseAdam` for the embeddings only.
 
 ## When it is wrong
-Tied weights have a dense gradient anyway. Weight decay and clipping by the norm of all gradients
-accept no sparse ones. Rows that a batch does not use stop moving: training differs, mostly as good.
-On a GPU nothing is reported.
+Tied weights have a dense gradient anyway. Weight decay and clipping by norm reject sparse ones.
+Unused rows stop moving, which changes the training.
 
 ## Documents
 Beyond the five documents.

@@ -1,21 +1,19 @@
 """The job computes in float64.
 
 ## What it sees
-Most parameters (PyTorch), or most of what the largest programs multiply (JAX; else the live
-arrays), are float64 or complex128. A trace narrows the range.
+Most parameters (PyTorch), or most of what JAX multiplies, are float64 or complex128.
 
 ## Why it costs
-A CPU needs up to twice the time. A data-center GPU has half as many units for float64, smaller
-cards a 32nd or 64th; tensor cores are slow at it, or do not support it.
+A CPU takes up to twice as long. Data-center GPUs have half as many float64 units, smaller cards a
+32nd or 64th.
 
 ## How to fix
-NumPy makes float64, `torch.from_numpy` keeps it, and one such array turns all that is added to it
-into float64. Use `jax_enable_x64` only for the few values that need it.
+NumPy makes float64, `torch.from_numpy` keeps it, and one such array converts all that is added to
+it. Use `jax_enable_x64` only for values that need it.
 
 ## When it is wrong
-Long differential equations, sums over very many values and nearly singular matrices need the
-digits. If the program factors matrices, the finding is low. JAX programs without products that take
-and return float32 are not seen.
+Long differential equations, very long sums and nearly singular matrices need the digits. JAX
+programs without products may be missed.
 
 ## Documents
 Beyond the five documents: D4 and D5 advise less than float32.

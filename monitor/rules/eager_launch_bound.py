@@ -1,12 +1,10 @@
 """The device waits for Python to launch small operations.
 
 ## What it sees
-On a GPU: the time in a trace in which no kernel is launched yet, with no CUDA graphs. On a CPU:
-many operators for the step's time, unless a trace shows large products.
+On a GPU: time in a trace in which no kernel is launched yet. On a CPU: many operators in a step.
 
 ## Why it costs
-Each operator costs some 10 us of Python, dispatcher and autograd. A kernel of 5 us ends long before
-the next launch, and a faster GPU changes nothing.
+Each operator costs some 10 us of Python, a small kernel 5 us.
 
 ## How to fix
 `torch.compile` turns many kernels into few; `mode="reduce-overhead"` launches them as one CUDA
@@ -14,9 +12,8 @@ graph. Optimizers with `fused=True` and larger batches also help.
 
 ## When it is wrong
 A trace with stacks or shapes exaggerates this. Changing shapes compile again: mark them dynamic.
-Collectives, data-dependent Python and printing break the graph. On a CPU without a PyTorch loader
-the range begins at zero. A model called for one letter or observation at a time gets slower when
-compiled: that is `tiny_work`.
+Collectives, data-dependent Python and printing break the graph. A model called for one observation
+at a time gets slower when compiled (`tiny_work`).
 
 ## Documents
 D5 (its `tf.function` is TensorFlow's way to do the same).

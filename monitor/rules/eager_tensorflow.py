@@ -1,20 +1,17 @@
 """TensorFlow runs the step eagerly, not as a graph.
 
 ## What it sees
-The main thread in TensorFlow's and Keras' Python outside any `tf.function`, without the time of
-building graphs.
+The main thread in TensorFlow's Python outside any `tf.function`.
 
 ## Why it costs
-Each operation takes some hundred microseconds of Python, longer than a GPU needs for it. A graph is
-one call.
+Each operation takes some hundred microseconds of Python.
 
 ## How to fix
 Return what you print from the function. Turn off `run_eagerly` and
 `tf.config.run_functions_eagerly`.
 
 ## When it is wrong
-Eager mode may be on to debug. Operations of milliseconds gain little. If a step is traced again
-each time, only `retracing` is reported.
+Operations of milliseconds gain little. If a step is traced again each time, see `retracing`.
 
 ## Documents
 D5 (its `tf.function` instead of eager execution).

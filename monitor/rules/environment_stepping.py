@@ -1,21 +1,18 @@
 """The environments of reinforcement learning are stepped in Python, one after the other.
 
 ## What it sees
-Samples of the main thread in the `step` of environments (Gymnasium and the like, or your classes),
-or in a policy on one observation.
+Main-thread samples in the `step` of environments (Gymnasium, or your classes), or in a policy on
+one observation.
 
 ## Why it costs
-An environment step takes microseconds to milliseconds of Python, and the device computes one row,
-then waits.
+The device computes one row, then waits for Python.
 
 ## How to fix
-Use processes (`gymnasium.vector.AsyncVectorEnv`, `SubprocVecEnv` of stable-baselines3), or, for
-environments with little to do, arrays with a row for each. Call `render` only when someone watches.
+Processes help up to the number of cores; steps of some ten microseconds are faster as arrays. Call
+`render` only when someone watches.
 
 ## When it is wrong
-Processes help up to the number of cores and cost a message each way: environments of some ten
-microseconds are faster as arrays. More environments mean shorter rollouts, which changes the
-training. Environments of an evaluation are counted too.
+More environments mean shorter rollouts, which changes the training. Evaluation counts too.
 
 ## Documents
 Beyond the five documents.

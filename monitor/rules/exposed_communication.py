@@ -1,12 +1,11 @@
 """The devices wait for each other's gradients.
 
 ## What it sees
-The time in a trace in which a GPU only communicates (NCCL, RCCL, XLA's collectives). On a CPU: the
-time in which a rank's main thread waits in the framework.
+In a trace: the time in which a GPU only communicates (NCCL, RCCL, XLA's collectives). On a CPU: a
+rank's waits in the framework.
 
 ## Why it costs
-An exchange of gradients after the backward pass leaves every device idle. Many small messages each
-pay the latency.
+Many small messages each pay the latency.
 
 ## How to fix
 DistributedDataParallel overlaps by buckets, `fully_shard` by prefetching. Put the busiest mesh axis
@@ -14,8 +13,8 @@ on the fastest links, and check that NCCL uses NVLink and InfiniBand (`NCCL_DEBU
 needs more micro-batches.
 
 ## When it is wrong
-A late rank looks the same: fix that one (`straggler_rank`). No saving is predicted for messages
-between two devices (pipelines, experts). Accumulation may need another learning rate.
+A late rank looks the same: fix that one (`straggler_rank`). Accumulation may need another learning
+rate.
 
 ## Documents
 D3 trap 3 (communication takes over 40% of the step), D4 §6 (mesh axes) and D5 (accumulation). D3's

@@ -1,21 +1,18 @@
 """The job may use only some of the cores, and these are full.
 
 ## What it sees
-The cores that the job's threads may run on are full, or threads wait for them, and the rest of the
-machine has idle ones.
+The cores that the job may use are full, and others are idle.
 
 ## Why it costs
-A mask (`taskset`, `numactl`, a cpuset, Slurm, OpenMP, the program) holds for every later thread and
-loader worker.
+A mask (`taskset`, `numactl`, a cpuset, Slurm, OpenMP) holds for later threads and loader workers.
 
 ## How to fix
-Slurm gives a task one core unless `--cpus-per-task` says more, and `srun` needs the option again.
-`taskset -apc` widens the masks of a running job within its cpuset. `len(os.sched_getaffinity(0))`
-counts the cores of the mask, `os.cpu_count()` does not.
+Slurm gives a task one core without `--cpus-per-task`, and `srun` needs the option again. `taskset
+-apc` widens the masks of a running job within its cpuset. `len(os.sched_getaffinity(0))` counts its
+cores, `os.cpu_count()` does not.
 
 ## When it is wrong
-Idle cores may be reserved for others. The upper end of the gain assumes work for all waiting
-threads. If no thread waits, no gain is given: the job may need no more.
+Idle cores may be reserved for others. If no thread waits, no gain is given.
 
 ## Documents
 Beyond the five documents.

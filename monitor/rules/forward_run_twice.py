@@ -1,20 +1,17 @@
 """Each step runs the model once more than it learns from.
 
 ## What it sees
-In a trace of JAX: two programs called equally often on the same arguments, one a forward pass, one
-with about three times the work. In any framework: a line that calls the model for a result that
-nothing learns from, next to one that trains it.
+A model call that nothing learns from, next to one that trains; or two such programs in a JAX trace.
 
 ## Why it costs
-A separate loss or accuracy repeats the forward pass: a quarter of the step's work.
+A separate loss or accuracy costs a quarter of the step's work.
 
 ## How to fix
 Use `jax.value_and_grad` with `has_aux=True` instead of `jax.grad`.
 
 ## When it is wrong
-The loss after the update, or on other data, needs its own pass: every hundred steps is enough, and
-not reported. JAX programs with loops are not judged, nor are results that an object keeps or a
-function returns.
+The loss after the update, or on other data, needs its own pass: every hundred steps is enough. JAX
+programs with loops are not judged.
 
 ## Documents
 D4 §7 (value_and_grad with has_aux).

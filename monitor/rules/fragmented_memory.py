@@ -1,19 +1,17 @@
 """Free device memory is in pieces too small to use.
 
 ## What it sees
-The allocator holds memory that it does not use, and allocations fail or are tried again. In JAX:
-free memory outside the largest free block.
+Allocations fail or are tried again while the allocator holds unused memory. In JAX: free memory
+outside the largest free block.
 
 ## Why it costs
-Without a piece large enough, PyTorch waits for the device, empties its cache and asks the driver
-again. In the end the allocation fails, with gigabytes free.
+PyTorch waits, empties its cache and asks the driver. In the end the allocation fails.
 
 ## How to fix
 Growing segments keep free memory in one piece; changing sizes break it up.
 
 ## When it is wrong
-Memory free in the middle of a step is no fault. Allocations that failed before the recording are
-not counted. If memory is completely full, the rule is silent.
+Memory free in the middle of a step is no fault.
 
 ## Documents
 D3 trap 2 (fragmentation and OOM).

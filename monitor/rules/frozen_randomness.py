@@ -1,19 +1,17 @@
 """Random numbers are drawn on the host once, while a function is compiled, and never again.
 
 ## What it sees
-The source of a function that JAX compiles, or of one that it calls in the same file, draws from
-`random` or `numpy.random`.
+A function that JAX compiles, or one that it calls in the same file, draws from `random` or
+`numpy.random`.
 
 ## Why it costs
-A jitted function runs in Python once: its draw becomes a constant, the same noise or dropout mask
-in each step. Nothing fails, but the training is not the intended one.
+The draw becomes a constant: the same noise in each step, and no error.
 
 ## How to fix
 Pass a new key for each step as an argument.
 
 ## When it is wrong
-A constant may be intended: draw it outside and pass it in. The line may not be reached. Lambdas are
-not searched.
+If a constant is intended, draw it outside and pass it in. Lambdas are not searched.
 
 ## Documents
 D4 summary (PRNG keys split outside the step).

@@ -1,21 +1,20 @@
 """Matmuls run in full precision; the tensor cores are idle.
 
 ## What it sees
-In a trace of a GPU with bfloat16 tensor cores (Ampere, MI200 and later): the kernel time of
-products and convolutions in float32 or TF32. In TensorFlow without a trace: types of products and
-Keras' policy, without a gain.
+In a trace of a GPU with bfloat16 tensor cores (Ampere, MI200 and later): the time of products in
+float32 or TF32. In TensorFlow also Keras' policy.
 
 ## Why it costs
 bfloat16 is 16 times as fast as float32 on a data-center GPU, 4 times on smaller cards, twice on
 gaming cards, and twice as fast as TF32.
 
 ## How to fix
-bfloat16 has the range of float32, so the loss needs no scaling. In Flax set `dtype` of the layers.
-If bfloat16 is too coarse: `torch.backends.cuda.matmul.fp32_precision = "tf32"`.
+The loss needs no scaling. In Flax set `dtype` of the layers. If bfloat16 is too coarse:
+`torch.backends.cuda.matmul.fp32_precision = "tf32"`.
 
 ## When it is wrong
-Small products gain little. Sums over very many elements, norms and losses need float32: autocast
-leaves them so. On a CPU this is not judged; it helps only with AMX or AVX-512 BF16.
+Very long sums, norms and losses need float32: autocast leaves them so. CPUs are not judged: they
+need AMX or AVX-512 BF16.
 
 ## Documents
 D4 summary (bfloat16 matmuls) and D5 (AMP, Keras). In JAX `default_matmul_precision("bfloat16")`

@@ -1,20 +1,17 @@
 """Python's garbage collector pauses the job.
 
 ## What it sees
-The time that Python spends in its cyclic garbage collector, measured in the job. In Julia: the time
-that its own collector counts.
+The time in Python's cyclic garbage collector, or in Julia's.
 
 ## Why it costs
-A full collection visits every object: some 100,000 after the imports, and millions with lists of
-samples. No Python code runs meanwhile.
+A full collection visits every object: 100,000 after the imports, millions with lists of samples.
 
 ## How to fix
 Tensors and arrays are freed without `gc.collect()`. With several ranks, call `gc.disable()`, and
 `gc.collect()` at the same step on all of them. In Julia `GC.gc(false)` visits only young objects.
 
 ## When it is wrong
-A job that makes many reference cycles in each step has to collect them. `gc.freeze()` keeps all
-live objects forever: collect first.
+Reference cycles have to be collected. `gc.freeze()` keeps live objects forever: collect first.
 
 ## Documents
 D2 §1 (GC cadence: 67% -> 3% of the time in Julia's collector). The pair of Julia programs shows it

@@ -2,18 +2,17 @@
 
 ## What it sees
 Samples in which the main thread waits for Python's lock (the GIL), and the line of the thread that
-holds it. Threads that load data are `input_starved`.
+holds it. Loader threads are `input_starved`.
 
 ## Why it costs
-A thread waits up to 5 ms for the lock, again after each call that released it, as most of PyTorch's
-and JAX's do. The device gets its work later.
+Each wait for the lock takes up to 5 ms.
 
 ## How to fix
-Code that releases the lock also helps (NumPy on large arrays, a tokenizer in Rust), as does less of
-this work. `sys.setswitchinterval` shortens each wait, not their number.
+Code that releases the lock also helps (NumPy on large arrays, a tokenizer in Rust).
+`sys.setswitchinterval` shortens each wait, not their number.
 
 ## When it is wrong
-If a step needs the result of the other thread anyway, moving the work gains nothing.
+If a step needs the other thread's result anyway, moving the work gains nothing.
 
 ## Documents
 Beyond the five documents.

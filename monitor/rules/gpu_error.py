@@ -1,20 +1,18 @@
 """A GPU reported an error, or is lost.
 
 ## What it sees
-The XID errors that the driver reports while the job is watched, with meaning and first action; and
-a GPU that the driver no longer reaches.
+The XID errors that the driver reports during the recording, and lost GPUs.
 
 ## Why it costs
-A job that goes on may hang in its next collective, or compute with damaged numbers.
+The job may hang in its next collective, or compute with damaged numbers.
 
 ## How to fix
 XID 13 and 31 are errors of the program: use compute-sanitizer. Memory errors (48, 63, 64, 94, 95)
-need a GPU reset at the next opportunity, a lost GPU (79) a restart of the machine. `dmesg` names
-the process. If the error returns, contact the maker.
+need a GPU reset, a lost GPU (79) a restart of the machine. `dmesg` names the process. If the error
+returns, contact the maker.
 
 ## When it is wrong
-Errors caused by other programs are reported too. XIDs 43 and 45 follow another error or a killed
-process.
+Other programs' errors are reported too. XIDs 43 and 45 follow another error or a killed process.
 
 ## Documents
 Beyond the five documents. The meanings are those of NVIDIA's XID catalogue.

@@ -1,21 +1,18 @@
 """Generation computes the whole sequence again for each token.
 
 ## What it sees
-A loop that appends a token and passes the whole sequence to the model again, or appends to keys and
-values; or transformers' `generate` without a fixed-length cache. The idle time of a GPU needs a
-trace.
+A loop that appends a token and passes the whole sequence again, or appends to keys and values, or
+transformers' `generate` without a fixed-length cache.
 
 ## Why it costs
-Without a cache the model computes the whole text for each token. With a growing cache shapes
-change: JAX compiles again, and no graph can be captured.
+A growing cache changes shapes: JAX compiles again, and no graph can be captured.
 
 ## How to fix
 Compile the step (`torch.compile(mode="reduce-overhead")`, `jax.jit`). For regular use, take a
 server that batches (vLLM, SGLang).
 
 ## When it is wrong
-A few sample tokens during training are not reported. Short texts in large batches on a busy device
-gain nothing. On a CPU a cache saves more than is predicted.
+Short texts in large batches on a busy device gain nothing.
 
 ## Documents
 Beyond the five documents.

@@ -1,20 +1,18 @@
 """The job's own code on the host takes the time.
 
 ## What it sees
-Your lines at which the main thread works or sleeps outside the framework; occasional work
-(validation, checkpoints, `if step % 100 == 0`) counts in full. Rules that know a fix for these
-lines come first. If the thread waits for its own threads or processes, their lines follow. If it
-only serves requests, no gain is given. In a program without framework, steps or GPU, a wait counts
-only while other processes of the job run or the disk works.
+Your lines at which the main thread works or sleeps outside the framework. Rules that know a fix for
+them come first. Without framework, steps or GPU, a wait counts only while other processes of the
+job run or the disk works.
 
 ## Why it costs
-Unless work is queued, the device waits for what the main thread does between two launches.
+The device waits for work between two launches.
 
 ## How to fix
 Log and save every hundred steps; replace Python loops by NumPy, or both by the framework.
 
 ## When it is wrong
-No change recovers all of the gain. A job with little device work may consist of such code.
+A job with little device work may consist of such code.
 
 ## Documents
 Beyond the five documents.

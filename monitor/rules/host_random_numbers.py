@@ -1,19 +1,18 @@
 """The main thread draws random numbers on the host in every step.
 
 ## What it sees
-Samples of the main thread at lines that draw numbers with NumPy, Python or, in a job on a GPU,
-PyTorch without a device; also draws from a `deque`.
+Main-thread samples at lines that draw numbers with NumPy, Python or, on a GPU, PyTorch without a
+device; also from a `deque`.
 
 ## Why it costs
-A number takes 30 ns with NumPy, 100 ns to 1 µs with `random`, and must be copied to the device. A
-draw from a long `deque` walks to its place, which takes longer.
+A number takes 30 ns with NumPy, 100 ns to 1 µs with `random`, and must be copied.
 
 ## How to fix
-Keep samples to draw from in a list or array, and overwrite the oldest.
+Draw samples from a list or array, and overwrite the oldest.
 
 ## When it is wrong
-Draws while the device is busy cost nothing. On a CPU backend NumPy's newer generator is about as
-fast as JAX's, and half as fast as PyTorch's.
+Draws while the device is busy cost nothing. On a CPU, NumPy's newer generator is as fast as JAX's,
+and half as fast as PyTorch's.
 
 ## Documents
 Beyond the documents; D4's summary splits the keys outside the step.

@@ -1,17 +1,17 @@
 """Data goes from the host to the device in every step, though it could stay there.
 
 ## What it sees
-In a trace: programs whose arguments are larger than all arrays on the device, and on a GPU the time
-of their copies. Without one: samples of the main thread passing an array that no step changes.
+Programs in a trace with arguments larger than all arrays on the device, or main-thread samples
+passing an array that never changes.
 
 ## Why it costs
-A host array is copied in full at each call, even if a batch of it is used, before the step begins.
+Each call copies the whole array, even if it uses one batch.
 
 ## How to fix
 If the data do not fit, copy each batch ahead of its use.
 
 ## When it is wrong
-A batch that is new in each step has to be copied: only the wait can be avoided.
+A new batch has to be copied: only the wait can be avoided.
 
 ## Documents
 D1 §1 (`jax.device_put`): its advice holds. D1's `PositionalSharding` is gone: the second argument

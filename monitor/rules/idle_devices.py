@@ -1,8 +1,7 @@
 """Some of the devices do no work.
 
 ## What it sees
-Devices on which the process keeps nothing, or which compute hardly anything in a trace; all devices
-if together they do less than one could.
+Devices that hold nothing, or hardly compute in a trace.
 
 ## Why it costs
 A JAX or PyTorch program runs on one device unless it is distributed.
@@ -12,9 +11,8 @@ In PyTorch use `fully_shard` if the model is too large for one GPU. If all devic
 host, fix that first.
 
 ## When it is wrong
-Devices may be left to other programs: hide them with CUDA_VISIBLE_DEVICES. Only compute time
-divides, and a small batch divides badly. Devices simulated on a CPU get no gain: one may use all
-cores.
+Hide devices for other programs with CUDA_VISIBLE_DEVICES. A small batch divides badly. Devices
+simulated on a CPU get no gain.
 
 ## Documents
 D1 §2, D3, D4 §5-6 and D5. `PositionalSharding`, `pjit` and `Shard` are gone or never were: use

@@ -1,29 +1,23 @@
 """The device waits for the next batch.
 
 ## What it sees
-The time in which the device is idle while the main thread waits for the data loader (from a trace
-or the agent), or makes batches itself (from samples and your source). On a CPU also loading that
-takes cores from the step.
+The device is idle while the main thread waits for the data loader, or makes batches. On a CPU also
+loading that takes cores from the step.
 
-The finding names the kind of work that takes at least a third of loading, such as storage, network,
-decoding, tokenizing, collating, passing between processes, starting workers each epoch, or one slow
-worker. A serial tf.data pipeline without a trace is a hint; short passes that each restart one are
-told from slow batches.
+The finding names the kind of work, such as storage, decoding, collating, starting workers each
+epoch, or one slow worker. A serial tf.data pipeline without a trace is only a hint.
 
 ## Why it costs
-Samples take the CPU longer than the step takes the device. Without workers, loading happens between
-the steps.
+Loading takes longer than a step, or happens between steps.
 
 ## How to fix
 Use threads if the time goes into reading and not into Python. Use no more workers than cores,
-unless they mostly wait. Then cache the samples, or store them smaller: a copy on a local disk
-for slow storage, decoding and tokenizing once, `persistent_workers` for workers that start again.
+unless they mostly wait. Then cache the samples, or store them smaller: a copy on a local disk,
+decoding and tokenizing once, `persistent_workers` for workers that start again.
 
 ## When it is wrong
-Data may arrive over time, and be available no earlier. In a program that computes nothing, a wait
-counts as in `host_code`. The saving is seldom the whole wait: workers take cores and memory, and
-divide the work at best by their number. Judge by the step time. In an unknown library the kind of
-work has no name.
+Data may arrive over time. In a program that computes nothing, a wait counts as in `host_code`.
+Workers take cores and memory, and divide the work at best by their number: judge by the step time.
 
 ## Documents
 D2 §4 (batch iterators) and D5 (input pipeline). D2's loader moves nothing to the device by itself;

@@ -1,24 +1,21 @@
 """The job is stuck: it is stopped, or its main thread waits and nothing works for it.
 
 ## What it sees
-A process that the kernel reports as stopped. Or: the main thread of each training process at one
-line for a minute, with almost no CPU time, reads or writes in the job, no step, and GPUs that do
-nothing or only wait for other GPUs.
+A stopped process. Or: the main thread of each training process at one line for a minute, with no
+step, almost no CPU time, reads or writes, and GPUs that do nothing or only wait.
 
 ## Why it costs
-A stopped process (Ctrl-Z, `kill -STOP`, scheduler, debugger) waits for someone to resume it. A
-lock, an empty queue or a missing rank ends by a timeout at best: 10 minutes with NCCL, 30 with
-gloo.
+A stopped process has to be resumed. A missing rank ends by a timeout at best: 10 minutes with NCCL,
+30 with gloo.
 
 ## How to fix
 `kill -CONT PID` resumes a process; after Ctrl-Z type `fg` or `bg`. Otherwise find the thread that
 holds the lock, the process that fills the queue, or the rank at a different line. If all ranks wait
-in collectives, it is the one that has started fewer: PyTorch's flight recorder shows them.
+in collectives, it is the one that started fewer: PyTorch's flight recorder shows them.
 
 ## When it is wrong
-Schedulers and debuggers stop jobs on purpose. A server or notebook that waits looks the same: the
-finding is low if no step was seen and the line is in no training loop, or if it sleeps, saves or
-asks a person. Ranks on other machines are not seen.
+Schedulers, debuggers and Ctrl-Z stop jobs on purpose. A waiting server or notebook looks the same.
+Ranks on other machines are not seen.
 
 ## Documents
 Beyond the five documents.

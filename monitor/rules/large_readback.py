@@ -1,19 +1,17 @@
 """Large arrays are copied to the host in every step.
 
 ## What it sees
-The bytes that a step copies to the host, their time in a GPU trace, and the lines. With PyTorch on
-a CPU: the time of lines that take whole tensors (`.cpu()`, `.tolist()`); of a line that also
-computes them the gain is not sure.
+The bytes that a step copies to the host. With PyTorch on a CPU: lines that take whole tensors
+(`.cpu()`, `.tolist()`).
 
 ## Why it costs
-The host waits for the array and its copy, then works on it while the device is idle.
+The device is idle while the host waits for the array.
 
 ## How to fix
 Return a mean, a count or the worst; read whole arrays every hundred steps.
 
 ## When it is wrong
-If the arrays are the result, as in generation, copy them in the background, a step later, from
-pinned memory.
+If the arrays are the result, copy them in the background, a step later, from pinned memory.
 
 ## Documents
 D4 summary: never send large arrays to the host in each step. It holds.

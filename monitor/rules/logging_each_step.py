@@ -1,19 +1,18 @@
 """Logging takes time in every step.
 
 ## What it sees
-Samples of the main thread in logging code: W&B, TensorBoard, `logging`, progress bars, plots, and
-lines that print or write files. If the line waits for a loss, that is `per_step_sync`.
+Main-thread samples in W&B, TensorBoard, `logging`, progress bars, plots, and lines that print or
+write files. Waiting for a loss is `per_step_sync`.
 
 ## Why it costs
-The thread that launches steps formats and writes. `flush` and `fsync` wait for a disk, a plot takes
-a tenth of a second, `wandb.watch` makes a histogram of every gradient.
+`flush` and `fsync` wait for a disk, a plot takes a tenth of a second, `wandb.watch` makes a
+histogram of every gradient.
 
 ## How to fix
 Keep a running sum on the device. Plot elsewhere, from the log.
 
 ## When it is wrong
-With very short steps, every hundredth is still too often: log by time. Work in a library's own
-thread is not seen.
+With very short steps, log by time.
 
 ## Documents
 Beyond the five documents.

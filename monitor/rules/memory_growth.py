@@ -1,19 +1,18 @@
 """Memory grows with every step.
 
 ## What it sees
-The job's resident memory, or JAX's live arrays (in Julia: the live objects), grow as much in the
-second half of the recording as in the first.
+The job's resident memory, or JAX's live arrays (Julia: live objects), grow steadily through the
+recording.
 
 ## Why it costs
-Full memory ends the job, after hours. Before that the system swaps and drops file caches.
+Full memory ends the job.
 
 ## How to fix
 A summed loss keeps the graph of its step with all activations: use `loss.detach()`, or
 `loss.item()` every N steps. Drop lists of arrays once they are written.
 
 ## When it is wrong
-Caches and replay buffers fill up and stop. Memory-mapped data count as resident. Nothing is
-reported while the job mostly compiles.
+Caches and replay buffers fill up and stop. Memory-mapped data count as resident.
 
 ## Documents
 D2, causes (memory that grows until transfers wait). Its code for Julia was run on a CPU; its code

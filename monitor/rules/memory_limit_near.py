@@ -1,12 +1,11 @@
 """Memory is close to the container's limit, or the limit has already killed a process.
 
 ## What it sees
-The memory of the job's cgroup without file pages, compared with its tightest limit; and processes
-killed for memory.
+The cgroup's memory without file pages nears its tightest limit, or processes were killed for
+memory.
 
 ## Why it costs
-With the next allocation the kernel kills a process. If it is a loader worker, PyTorch's error does
-not say why.
+The next allocation kills a process. For a loader worker, PyTorch's error does not say why.
 
 ## How to fix
 Use arrays instead of lists of objects, and a smaller `prefetch_factor`: batches of workers lie in

@@ -1,19 +1,19 @@
 """GPU memory is held by a process that does no work.
 
 ## What it sees
-A process on the job's GPUs that holds much memory and computes nothing, memory that no live process
-holds, or a job stuck for ten minutes with unused memory in its allocator.
+A process on the job's GPUs that holds much memory and computes nothing, memory of no live process,
+or unused memory in a job stuck for ten minutes.
 
 ## Why it costs
-A forgotten notebook, an old run or a loader worker takes memory from this job.
+The memory is missing for this job.
 
 ## How to fix
 `ps -fp PID` shows what a leftover process is: end it. Memory without a process is freed when the
 last thread in the driver ends, or by a reset of the GPU.
 
 ## When it is wrong
-A server holds its model on purpose, as does a job between two phases. Managed memory and that of
-graphics programs have no compute process. Processes outside a container may not be listed.
+A server holds its model on purpose. Managed memory, graphics and processes outside a container may
+not be listed.
 
 ## Documents
 D2 §2 (releasing memory). Its code for Flux.jl was not run here.

@@ -1,20 +1,17 @@
 """The job waits for main memory.
 
 ## What it sees
-The time in which tasks of the job's cgroup wait for memory (PSI); with cgroup v1 its pages in swap
-and its faults that read the disk.
+The time in which tasks of the job's cgroup wait for memory (PSI), or for swap (cgroup v1).
 
 ## Why it costs
-Above `memory.high`, near `memory.max` or on a full machine, a thread that touches memory sleeps. A
-page from swap takes thousands of times as long.
+Above `memory.high`, near `memory.max` or on a full machine, a thread that touches memory sleeps.
 
 ## How to fix
 Raise the limit that is reached. `memory.high` slows a job and never ends it: set it well above the
-job's use. Each loader worker has its own copy of what it changes.
+job's use.
 
 ## When it is wrong
-Other tasks of the cgroup count too; the lower end of the gain is the time in which all waited. Swap
-that the job does not touch is not reported.
+Other tasks of the cgroup count too; the lower end of the gain is the time in which all waited.
 
 ## Documents
 Beyond the five documents.

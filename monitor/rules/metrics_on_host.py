@@ -1,18 +1,18 @@
 """Metrics are computed on the host while the steps wait.
 
 ## What it sees
-Samples of the main thread in scoring code (scikit-learn, torchmetrics, torcheval, ignite, evaluate)
-within the steps, not in validation. Its reads are `per_step_sync` and `large_readback`.
+Main-thread samples in scoring code (scikit-learn, torchmetrics, torcheval, ignite, evaluate) within
+the steps.
 
 ## Why it costs
-A library takes a millisecond for a few labels, and needs values from the device first. `compute()`
-of torchmetrics processes everything so far.
+A library takes a millisecond, and reads values from the device. `compute()` of torchmetrics
+processes everything so far.
 
 ## How to fix
 In the steps the loss is enough.
 
 ## When it is wrong
-In reinforcement or metric learning a score may be part of what is learned.
+In reinforcement or metric learning a score may be needed.
 
 ## Documents
 Beyond the five documents.

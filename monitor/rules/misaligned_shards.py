@@ -1,20 +1,17 @@
 """The batch does not divide evenly among the devices.
 
 ## What it sees
-In a trace of several GPUs: one computes longer while the others wait. In JAX also: all arrays are
-replicated, and the devices exchange nothing. In PyTorch also: `nn.DataParallel` and a batch that is
-no multiple of its GPUs.
+In a trace, one GPU computes longer while the others wait. In JAX also: all arrays are replicated.
+In PyTorch also: `nn.DataParallel` with a batch that is no multiple of its GPUs.
 
 ## Why it costs
-The largest part sets the pace: of 100 samples on 8 devices some get 13, others 12. If JAX
-replicates such a batch, each device does all of the work.
+The largest part sets the pace. With replication each device does all of the work.
 
 ## How to fix
 Shard the batch axis, and reshape it to a mesh of several axes.
 
 ## When it is wrong
-Parts of a model (a pipeline, experts), different GPUs or a lowered clock look the same: check these
-first. A batch divided only inside a program, and reduced nowhere, is not recognized.
+Pipelines, experts, different GPUs or a lowered clock look the same: check these first.
 
 ## Documents
 D3 trap 1. Its `batch[:bs // n]` raises, and would drop all but one part of the data; `from

@@ -1,19 +1,16 @@
 """The process runs on another NUMA node than its GPU.
 
 ## What it sees
-The NUMA node of the core on which each main thread ran, compared with the node of its GPUs. Memory
-is not inspected.
+The main thread runs on another NUMA node than its GPUs. Memory is not inspected.
 
 ## Why it costs
-Batches then cross the link between the sockets. In DeepSpeed issue 1576 copies ran at 4 to 12 GB/s
-from the far node, at 24 GB/s from the near one.
+Copies cross the sockets: 4 to 12 GB/s instead of 24 in DeepSpeed issue 1576.
 
 ## How to fix
 Bind before the start: existing memory stays where it is.
 
 ## When it is wrong
-A job that copies little, or ahead of its use, loses nothing: without a trace no gain is given. Many
-machines lose less: the range begins at zero.
+A job that copies little, or ahead of its use, loses nothing: without a trace no gain is given.
 
 ## Documents
 Beyond the five documents.

@@ -1,20 +1,18 @@
 """The optimizer runs on the CPU, and the GPU waits for it.
 
 ## What it sees
-Parameters and state of an optimizer on the CPU in a process that uses a GPU: offloaded by DeepSpeed
-or FSDP, or a model that was moved in part.
+Parameters and optimizer state on the CPU, in a process that uses a GPU: offloaded by DeepSpeed or
+FSDP, or a model moved in part.
 
 ## Why it costs
-A step reads and writes all parameters and state: at 2 to 3 TB a second in GPU memory, at 0.1 to 0.3
-in the host's. Gradients and parameters are also copied.
+GPU memory moves 2 to 3 TB a second, the host's 0.1 to 0.3.
 
 ## How to fix
 AdamW needs two numbers for each parameter on the GPU. If they do not fit, shard (ZeRO stage 2 or 3,
 `fully_shard`), or use an optimizer with less state.
 
 ## When it is wrong
-If the model fits in no other way, this is the price; accumulation lowers it. Steps with a closure
-(Lightning) are not judged.
+If the model fits in no other way, accumulate. Steps with a closure (Lightning) are not judged.
 
 ## Documents
 Beyond the five documents. In DeepSpeed issue 6834 a step took 10 s with it and 0.2 s without.

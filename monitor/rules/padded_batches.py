@@ -1,8 +1,7 @@
 """Much of each batch is padding.
 
 ## What it sees
-The lengths of rows in a few batches of a DataLoader, without the padding at their ends, unless most
-of a batch is something else.
+The lengths of rows without padding, in a few batches of a DataLoader.
 
 ## Why it costs
 Layers take longer by the factor of the length, attention by up to its square. Masks save nothing.
@@ -13,9 +12,8 @@ In transformers: `DataCollatorWithPadding(padding="longest")`, and `group_by_len
 length compiles again, round up to a few lengths.
 
 ## When it is wrong
-Models that skip padding (packed or nested sequences, variable-length attention) gain nothing, and
-are not reported if code or trace shows it; if code cuts rows, the range begins at zero. A compiled
-step may need one length. Batches on a GPU, without a DataLoader, or of JAX are not inspected.
+Models that skip padding (packed or nested sequences) gain nothing. Batches on a GPU, without a
+DataLoader, or of JAX are not inspected.
 
 ## Documents
 Beyond the five documents.

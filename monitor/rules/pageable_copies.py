@@ -1,19 +1,17 @@
 """Batches are copied to the GPU from memory that the driver cannot reach directly.
 
 ## What it sees
-The bytes, speed and exposed time of copies from pageable memory in a GPU trace, and whether
-PyTorch's loader pins its batches.
+Copies from pageable memory in a GPU trace.
 
 ## Why it costs
-The driver copies pageable memory through its own buffer, at half the speed. No kernel is launched
-or runs meanwhile.
+They run at half the speed, and no kernel runs meanwhile.
 
 ## How to fix
-With `non_blocking=True` the call returns at once, and the copy runs while the GPU computes.
+With `non_blocking=True` the copy runs while the GPU computes.
 
 ## When it is wrong
-A few small copies cost nothing. Gigabytes of pinned memory slow down the whole machine. A copy
-right before its use is waited for, pinned or not: make it a step ahead.
+A few small copies cost nothing. Gigabytes of pinned memory slow down the machine. A copy right
+before its use is waited for: make it a step ahead.
 
 ## Documents
 D2 (causes: copies that take longer and longer) and D5 (input pipeline). Both hold.

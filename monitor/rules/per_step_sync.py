@@ -1,21 +1,18 @@
 """Every step waits to read values from the device.
 
 ## What it sees
-Reads of values outside the optimizer (`.item()`, `float(loss)`, a tensor in an `if`), their lines,
-and the main thread's time in them. In JAX also samples at lines that pass an array to NumPy or wait
-for one. Reads every few steps are left out. On a GPU only the time counts in which the device is
-idle for it.
+The main thread reads values (`.item()`, `float(loss)`, a tensor in an `if`), or in JAX passes an
+array to NumPy. Reads every few steps are left out. On a GPU only its idle time counts.
 
 ## Why it costs
-The host launches nothing while it waits for a value, and then the device is idle: they take turns.
+The host launches nothing while it waits, and then the device is idle.
 
 ## How to fix
 Watch gradients now and then. To decide on a value, stay on the device: `torch.where`,
 `jax.lax.cond`.
 
 ## When it is wrong
-Some reinforcement learning must know each value. If the host has nothing to do between the steps,
-little is gained.
+Some reinforcement learning must know each value. A host with nothing else to do gains little.
 
 ## Documents
 D4 summary: never send large arrays to the host in each step; the same holds for the wait itself.

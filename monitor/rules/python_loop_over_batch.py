@@ -1,20 +1,18 @@
 """A Python loop goes through the batch sample by sample.
 
 ## What it sees
-A loop in your source at the sampled lines, with independent passes, mostly inside the framework. A
-trace, if any, must show the same function (JAX) or layer (PyTorch) many times in a step, or
-operations such as `mean` on each sample, as in `h[owner == g].mean(0)`.
+A loop in your source with independent passes, mostly inside the framework. A trace must show one
+function or layer many times in a step.
 
 ## Why it costs
-Each call costs microseconds of overhead, and one sample leaves most of the device unused.
+One sample leaves most of the device unused.
 
 ## How to fix
 PyTorch layers take a leading batch dimension; `torch.vmap` and `jax.vmap` add one to a function.
 
 ## When it is wrong
-Samples of different shapes need padding. All results at once need more memory. Loops over pyramid
-levels or heads look alike: without a trace, the rule is silent on batches smaller than such loops.
-If a pass needs the one before, use `lax.scan`; that is not reported.
+Different shapes need padding. All results at once need more memory. Loops over pyramid levels or
+heads look alike. Dependent passes need `lax.scan`; they are not reported.
 
 ## Documents
 D4 §2 (vmap for loops).

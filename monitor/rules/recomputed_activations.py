@@ -1,19 +1,18 @@
 """Activations are computed again in the backward pass, although there is memory to keep them.
 
 ## What it sees
-Samples of layers within the backward pass (on GPUs of `checkpoint.py`), while memory is free.
+Samples of layers in the backward pass, while memory is free.
 
 ## Why it costs
-A checkpointed layer runs once more for its gradient: up to a third more work.
+A checkpointed layer runs once more: up to a third more work.
 
 ## How to fix
 If memory does not suffice for all, keep the checkpoints of the largest layers. In a Hugging Face
 trainer: `gradient_checkpointing=False`.
 
 ## When it is wrong
-It may be intended, for larger batches, longer sequences or a smaller GPU. Validation or another job
-may need the free memory. FlashAttention's recomputation is not reported. On a CPU, a backward pass
-called by a trainer (Lightning, Hugging Face) is not seen.
+Larger batches, validation or another job may need the memory. On a CPU, Lightning and Hugging Face
+trainers are not judged.
 
 ## Documents
 Beyond the five documents. D4 §4 advises recomputing activations if memory is short.

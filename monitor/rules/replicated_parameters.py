@@ -1,19 +1,18 @@
 """Every device holds all parameters; memory is nearly full.
 
 ## What it sees
-The bytes of replicated arrays (JAX), or of parameters and gradients in ranks without sharding
-(PyTorch), on an allocator that has taken four fifths of its limit.
+Replicated arrays (JAX), or ranks without sharding (PyTorch), on an allocator that has taken four
+fifths of its limit.
 
 ## Why it costs
-The copies leave no space for activations or a larger model. With optimizer moments they take four
-times the parameters.
+With optimizer moments each copy takes four times the parameters.
 
 ## How to fix
 ZeroRedundancyOptimizer shards only the optimizer's state, and changes less.
 
 ## When it is wrong
-Data-parallel training holds copies by design: with a large enough batch this is low. Sharding costs
-communication, on a slow network perhaps more than it gains.
+With a large enough batch the copies do no harm. Sharding may cost more communication than it gains
+on a slow network.
 
 ## Documents
 D4 §6 (named sharding over a mesh).

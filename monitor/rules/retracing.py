@@ -2,12 +2,11 @@
 
 ## What it sees
 In JAX, `torch.compile` or TensorFlow: one function compiled ten times or more from one line (in
-PyTorch five), even after the warm-up, and the argument that differed. If none did, a line that
-clears compiled programs comes first.
+PyTorch five), and the argument that differed.
 
 ## Why it costs
-A program fits one shape and type. A batch of another length, a Python number instead of an array,
-or a function created each time are compiled from scratch: a second instead of milliseconds.
+Another length, a Python number instead of an array, or a new function compiles from scratch: a
+second instead of milliseconds.
 
 ## How to fix
 Drop the last batch, or make it as large as the others. Define functions once, outside the loop.
@@ -16,8 +15,8 @@ Python number: pass a tensor. PyTorch gives up on a function after eight program
 (`torch._dynamo.config.recompile_limit`), and it then stays slow.
 
 ## When it is wrong
-Warm-up ends by itself. If lengths repeat, waiting is also a fix. Padding costs work, too much if
-most batches have one length. Only a trace of whole steps shows the device's work meanwhile.
+Warm-up and repeated lengths end by themselves. Padding costs work, too much if most batches have
+one length.
 
 ## Documents
 D4 §1 (jit with stable shapes) and its summary (pad and mask). Its pmap compiles again for each

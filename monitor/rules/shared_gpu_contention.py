@@ -1,20 +1,17 @@
 """Other processes compute on the same GPU.
 
 ## What it sees
-Processes outside the job on its GPUs, with their GPU time and memory. A trace shows launched work
-that had to wait.
+Processes outside the job on its GPUs, with their GPU time and memory.
 
 ## Why it costs
-Processes take turns on a GPU, milliseconds each, and lose its caches. Their memory is missing for
-the batch.
+Processes take turns on a GPU, and share its memory.
 
 ## How to fix
 One after the other, both jobs finish no later than together. If small jobs have to share, MPS runs
 their kernels at the same time, and MIG gives each its own part.
 
 ## When it is wrong
-Others cost nothing while the job has no work for the GPU: without a trace the range begins at zero.
-In a container, processes outside it may not be named.
+Others cost nothing while the job has no work for the GPU.
 
 ## Documents
 D5 (memory limit per process). Its memory fraction is a cap; it makes nothing faster.

@@ -1,21 +1,19 @@
 """A GPU's PCIe link is slower than its slot allows.
 
 ## What it sees
-The link's highest generation and lanes during copies, compared with what GPU and slot allow. An
-unused link lowers its generation: without traffic nothing is reported.
+The link's highest generation and lanes during copies, and what GPU and slot allow. Without traffic
+nothing is reported.
 
 ## Why it costs
-Each generation, and each doubling of lanes, doubles the bytes a second of copies, and of
-communication without NVLink.
+Each generation, and each doubling of lanes, doubles the speed of copies, and of communication
+without NVLink.
 
 ## How to fix
-Check cables and the slot's firmware settings (generation, bifurcation). `nvidia-smi -q -d
-PERFORMANCE,PCIE` and `lspci -vv` ("LnkSta: ... downgraded") show the link; growing replay counters
-mean a bad contact.
+Check generation and bifurcation in the firmware. `nvidia-smi -q -d PERFORMANCE,PCIE` and `lspci
+-vv` ("LnkSta: ... downgraded") show the link; growing replay counters mean a bad contact.
 
 ## When it is wrong
-A job that copies little loses little. The host slows pageable copies. In a virtual machine the
-driver may not see the real slot.
+A job that copies little loses little. A virtual machine may hide the slot.
 
 ## Documents
 Beyond the five documents.

@@ -1,19 +1,18 @@
 """Python code splits the text into tokens, in the thread that launches the steps.
 
 ## What it sees
-Samples of the main thread in a Python tokenizer of transformers (`use_fast=False`), or in your
-functions with such names (`bpe`, `encode`). The Rust library `tokenizers` is not reported.
+Main-thread samples in a Python tokenizer of transformers (`use_fast=False`), or in your functions
+with such names (`bpe`, `encode`).
 
 ## Why it costs
-Python takes tens of microseconds for each token, Rust about one, with a thread for each text of a
-list.
+Python takes tens of microseconds for each token, Rust about one, with a thread for each text.
 
 ## How to fix
 `AutoTokenizer` is fast by default. For a data set use `datasets.map(batched=True)`; run a slow
 tokenizer in a pool of processes.
 
 ## When it is wrong
-The two differ in a few special tokens: compare both on your texts.
+A few special tokens differ: compare both on your texts.
 
 ## Documents
 Beyond the five documents.

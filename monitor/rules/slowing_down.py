@@ -1,24 +1,20 @@
 """Each step takes longer than those before it.
 
 ## What it sees
-The step time in the last third of the recording, compared with the first. The lines are those that
-take more of a step at the end; lines that register hooks, handlers or parameter groups again and
-again come first.
+Steps that take longer in the last third of the recording than in the first, and the lines that
+grow.
 
 ## Why it costs
-Each step processes more: a list, an array copied to append to it, hooks, or a graph that spans all
-steps.
+Each step processes more: a list, a copied array, hooks, or a graph that spans all steps.
 
 ## How to fix
 Use a `set` or `dict` for searches, and write into an array made once instead of appending. Register
 hooks once.
 
 ## When it is wrong
-A curriculum, a growing population or a hotter machine also slow steps down; caches level out. The
-rule is silent if a step has more samples, batches, copies, actions or tokens than before, other
-programs take the cores, a CPU job's steps take no more CPU time, or no line takes more of a step.
-If only input waits grow, see `input_starved`. If all parts grow alike and unsteadily, the machine
-is slower, and the finding is low.
+A curriculum, a growing population or a hotter machine also slow steps down; caches level out. Steps
+with more samples or tokens are not reported. If only input waits grow, see `input_starved`. If all
+parts grow, the machine is slower.
 
 ## Documents
 Beyond the documents: D2 describes memory that grows, not time.

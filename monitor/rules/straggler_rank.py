@@ -1,23 +1,21 @@
 """One rank is late, and all others wait for it.
 
 ## What it sees
-The rank on this host that waits least in collectives while the others wait for it, and the line at
-which it works longer. It is named only if neither chance nor a few percent explain it.
+The rank on this host that the others wait for in collectives, and the line at which it works
+longer.
 
 ## Why it costs
-A collective ends after the last rank has started it: the slowest rank sets the step time.
+The slowest rank sets the step time.
 
 ## How to fix
-Look at that rank's line, not at those of the others. Divide the work evenly: shards by stride or
-shuffled (`DistributedSampler`), texts of similar length in a step. Move work of one rank (logging,
-saving, validating) to a thread, or do it less often. If the same line takes longer, check the
-host's disk, cores and programs. For Python's collector call `gc.disable()`, and `gc.collect()`
-every few hundred steps on all ranks at once.
+Look at that rank's line. Divide the work evenly: shards by stride or shuffled
+(`DistributedSampler`), texts of similar length in a step. Move work of one rank (logging, saving)
+to a thread, or do it less often. If the same line takes longer, check the host's disk, cores and
+programs. For Python's collector see `gc_pauses`.
 
 ## When it is wrong
 Ranks of other hosts are not seen: attach there too. For a slow device see `clock_throttled`, and
-trace each rank. If hosts run ahead, the gain begins at zero, unless this rank's GPU is idle while
-the others' are busy.
+trace each rank.
 
 ## Documents
 Beyond the documents: D3 counts communication, not which rank it waits for.

@@ -1,19 +1,17 @@
 """TensorFlow reserves the GPU's memory and uses little of it.
 
 ## What it sees
-The job's GPU memory, compared with the peak of TensorFlow's allocator, with neither memory growth
-nor a limit set.
+GPU memory above the peak of TensorFlow's allocator, without memory growth or a limit.
 
 ## Why it costs
-At its first use of a GPU TensorFlow takes nearly all memory. An evaluation, or PyTorch or JAX in
-the same process, finds none.
+TensorFlow takes nearly all memory at its first use of a GPU. PyTorch, JAX or an evaluation then
+find none.
 
 ## How to fix
 `TF_FORCE_GPU_ALLOW_GROWTH=true` in the environment does the same.
 
 ## When it is wrong
-A job alone on its GPU loses nothing, and its memory does not fragment. A later peak, as in the
-first evaluation, is not known yet.
+A job alone on its GPU loses nothing. A first evaluation may raise the peak later.
 
 ## Documents
 D5 (memory growth and a limit per process).

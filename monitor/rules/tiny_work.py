@@ -1,22 +1,19 @@
 """The steps are so small that overhead takes most of them.
 
 ## What it sees
-On a CPU: many operators for the step's time with a small batch, or a trace with layers called
-several times in a step. On a GPU: a trace with most kernels shorter than a launch, and most memory
-free.
+On a CPU: many operators in a step with a small batch. On a GPU: most kernels shorter than a launch,
+and most memory free.
 
 ## Why it costs
 Launches and updates take the same time for 8 samples as for 512.
 
 ## How to fix
-Increase the batch until the samples a second no longer grow, and scale the learning rate. Pad rows
-and pass the next piece of all of them in one call: 17 times as many rows a second for 64 at once
-(`benchmarks/step_costs.py`).
+Increase the batch until samples a second stop growing, and scale the learning rate. Pass the next
+piece of all padded rows in one call: 17 times as many rows a second for 64 at once.
 
 ## When it is wrong
-Gradient accumulation runs as many small steps (measured: 11.2k -> 12.8k samples/s, against 77.6k
-with a real batch). A larger batch changes the training: try it. If another fault splits operations,
-fix that first. JAX on a CPU is not judged.
+Gradient accumulation runs as many small steps (11.2k -> 12.8k samples/s, against 77.6k with a real
+batch). If another fault splits operations, fix that first. JAX on a CPU is not judged.
 
 ## Documents
 D1 §3 (larger batches).

@@ -4,8 +4,7 @@
 Fewer than ten steps since the job began, or first compilations during the measurement.
 
 ## Why it costs
-Nothing is lost. The first steps take up to a thousand times as long as later ones, and say nothing
-about the training.
+First steps take up to a thousand times as long.
 
 ## How to fix
 Measure samples a second, and repeat earlier measurements.

@@ -1,21 +1,19 @@
 """Copies slow down because the device's memory is nearly full.
 
 ## What it sees
-Memory used to 90% or more, and copies to the device that slow down: by the byte in two traces, or
-by growing step times at a line that copies. In Julia: more and more copies, and time in the
-collector.
+Memory used to 90% or more, and copies that slow down: by the byte in two traces, or at a line that
+copies. In Julia also collector time.
 
 ## Why it costs
-Without free memory the allocator waits for work, empties its cache and asks the driver; in Flux.jl
-Julia's collector searches for dead arrays first. D2 measured 0.1 s for a transfer of 1 ms.
+The allocator waits for work, empties its cache and asks the driver. D2 measured 0.1 s for a
+transfer of 1 ms.
 
 ## How to fix
 `del` the last batch and its outputs, and find what grows (`memory_growth`). Emptying the cache in
 each step is no fix.
 
 ## When it is wrong
-Larger batches take longer to copy; only a trace knows the bytes. Other traffic on the PCIe link
-slows copies, too.
+Larger batches take longer to copy. Other PCIe traffic slows copies, too.
 
 ## Documents
 D2, causes. Its code for Flux.jl was not run here.

@@ -1,22 +1,19 @@
 """The optimizer updates its parameters one by one.
 
 ## What it sees
-The time of optimizer steps with `foreach=False` and without `fused=True`; on a CPU also with
-neither set, since torch then loops.
+Optimizer steps with `foreach=False` and without `fused=True`; on a CPU also with neither set.
 
 ## Why it costs
-AdamW makes a dozen calls for each tensor, and each reads and writes memory again. On a CPU with one
-thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad 2.2 to 3.6, SGD 0.7 to 5.6
-(`benchmarks/unit_costs.py`: 40 to 400 tensors of 64 to 262,144 numbers).
+On a CPU with one thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad 2.2 to
+3.6, SGD 0.7 to 5.6.
 
 ## How to fix
 Adam, AdamW, SGD and Adagrad have `fused=True`, on CPUs since PyTorch 2.4. For others on a GPU leave
 `foreach` unset. Checkpoints still fit.
 
 ## When it is wrong
-`foreach` needs as much more memory as the parameters; `fused` does not. The last digits differ. On
-a GPU the gain begins at zero unless the GPU is known to wait. Steps with a closure (Lightning) are
-not judged.
+`foreach` needs as much more memory as the parameters; `fused` does not. On a GPU the gain may be
+zero. Steps with a closure (Lightning) are not judged.
 
 ## Documents
 Beyond the five documents.

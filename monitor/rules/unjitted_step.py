@@ -1,21 +1,18 @@
 """The JAX step is not compiled as a whole, and runs op by op.
 
 ## What it sees
-The main thread in JAX's own Python, outside any compiled function, or single operations
-("multiply", "subtract") in a trace or among compiled programs. Loops of `jax.lax` that are compiled
-at each call count.
+The main thread in JAX's own Python, or single operations ("multiply", "subtract") in a trace or
+among compiled programs.
 
 ## Why it costs
-Each operation takes Python ten to a hundred microseconds, longer than a GPU needs for it, and
-differentiation is repeated in each step.
+Each operation takes ten to a hundred microseconds of Python.
 
 ## How to fix
 Return what you print or store. Branches on values become `jnp.where` or `lax.cond`, settings static
 arguments. Keep data sets as NumPy arrays, and pass a batch at a time.
 
 ## When it is wrong
-`jax.disable_jit()` may be on to debug. Rare work outside the step loses nothing, operations of
-milliseconds little. If a step is compiled again each time, only `retracing` is reported.
+Operations of milliseconds gain little. If a step is compiled again each time, see `retracing`.
 
 ## Documents
 D1 (core mechanisms: no jit) and D4 §1 (jit).

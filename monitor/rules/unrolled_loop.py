@@ -1,21 +1,20 @@
 """A Python loop within a compiled function is unrolled, pass by pass.
 
 ## What it sees
-A compiled program of thousands of operations without a loop that takes seconds to compile, and a
-Python loop in its source with passes that build on one another.
+A program of thousands of operations that takes seconds to compile, and a Python loop in its source
+with passes that build on one another.
 
 ## Why it costs
-Compile time grows faster than the passes, to many minutes, for each change, start and new shape.
-The program is no faster: on a CPU its steps were as often longer as shorter.
+Compile time grows to many minutes, for each change, start and new shape. On a CPU it runs no
+faster.
 
 ## How to fix
-`jax.lax.scan` takes the inputs of the passes stacked along the first axis, and stacks their
-results. Layers of one shape can be scanned too, with stacked parameters.
+`jax.lax.scan` takes inputs stacked along the first axis, and stacks the results. Layers of one
+shape can be scanned too, with stacked parameters.
 
 ## When it is wrong
 Passes of different shapes cannot be scanned; a few are better unrolled (`unroll=`). In a job of
-days compiling does not matter, and on a GPU the unrolled program may be a little faster. The cost
-is given in seconds.
+days compiling does not matter.
 
 ## Documents
 D4 §3 (scan instead of a loop).

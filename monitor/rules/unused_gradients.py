@@ -1,20 +1,18 @@
 """Gradients are computed that no optimizer uses.
 
 ## What it sees
-In a trace: backward passes compute gradients for more parameters than all optimizers have.
+Traced backward passes compute gradients for more parameters than all optimizers have.
 
 ## Why it costs
-An encoder that is not trained still costs a backward pass, twice its forward pass, and keeps its
-activations.
+The unused backward pass takes twice as long as the forward pass, and keeps activations.
 
 ## How to fix
 If nothing below that part is trained, run it under `torch.no_grad()`, and in `eval()` compute its
 outputs once for all epochs. Otherwise only its own weights' gradients are saved.
 
 ## When it is wrong
-An optimizer of a later phase has not stepped yet, and is not known. The rule is silent if no
-optimizer or too many are known, or if they may hold flat copies (DeepSpeed, Megatron, shards of
-ranks). Clipping the norm of all gradients gives another norm.
+A later phase's optimizer is not known yet. Flat copies (DeepSpeed, Megatron) are not judged. The
+norm for clipping changes.
 
 ## Documents
 Beyond the five documents.

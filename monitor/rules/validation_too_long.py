@@ -1,20 +1,18 @@
 """Validation takes much of the training's time.
 
 ## What it sees
-Samples of the main thread in evaluation: of trainers, your blocks with `eval()`, `torch.no_grad()`,
-`train=False` or `deterministic=True`, and other rare code that runs the model and learns nothing.
-`whyidle.monitor.phase("validation")` or our callbacks mark it exactly. A validation outside the
-recording is not judged.
+Main-thread samples in evaluation: of trainers, your blocks with `eval()`, `torch.no_grad()`,
+`train=False` or `deterministic=True`, and rare code that runs the model.
+`whyidle.monitor.phase("validation")` or our callbacks mark it exactly.
 
 ## Why it costs
-No step runs meanwhile, and loader workers take seconds to start for each pass.
+No step runs meanwhile, and loader workers take seconds to start.
 
 ## How to fix
 Compile the forward pass too. Another job can compute exact scores from the checkpoints.
 
 ## When it is wrong
-Early stopping and checkpoint choice may need every validation. The range begins at zero if it was
-seen once, or if the host mostly waits in it: in JAX perhaps for earlier steps.
+Early stopping and checkpoint choice may need every validation.
 
 ## Documents
 Beyond the five documents.

@@ -1,18 +1,17 @@
 """Energy is used while the GPU does nothing.
 
 ## What it sees
-The power of the job's GPUs and their idle time, in joules a step, and in money if a price is set
-(`WHYIDLE_KWH_PRICE`, `WHYIDLE_GPU_HOUR_PRICE`, `WHYIDLE_CURRENCY`).
+GPU power and idle time, in joules a step, and in money if a price is set (`WHYIDLE_KWH_PRICE`,
+`WHYIDLE_GPU_HOUR_PRICE`, `WHYIDLE_CURRENCY`).
 
 ## Why it costs
-A waiting GPU costs the same by the hour: half idle doubles the cost of a step.
+A GPU that is idle half of the time doubles the cost of a step.
 
 ## How to fix
 Each finding about time gives its watts, joules and money a step.
 
 ## When it is wrong
-This is an upper bound from the mean power, and a waiting GPU draws less. Host, fans and cooling are
-not included.
+This is an upper bound: a waiting GPU draws less. Host, fans and cooling are not included.
 
 ## Documents
 D3 trend 3 (energy per training run), and its target of 85% utilization.

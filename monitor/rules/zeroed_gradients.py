@@ -1,19 +1,17 @@
 """Gradients are filled with zeros before each step, instead of dropped.
 
 ## What it sees
-On a GPU: samples of the main thread in `zero_grad` where it fills gradients (`set_to_none=False`,
-and PyTorch before 2.0).
+On a GPU: `zero_grad` that fills gradients (`set_to_none=False`, and PyTorch before 2.0).
 
 ## Why it costs
-Each gradient is written as zeros, read, added to and written again, by extra kernels. On a CPU
-newly allocated gradients often cost as much.
+Extra kernels write zeros, then add to them. CPUs often gain nothing.
 
 ## How to fix
 `set_to_none=True` is the default since PyTorch 2.0.
 
 ## When it is wrong
-`p.grad` is then `None` after `zero_grad`, and an optimizer leaves parameters without a gradient
-unchanged, momentum included. With accumulation there is little to gain.
+`p.grad` is then `None`, and an optimizer leaves parameters without a gradient unchanged, momentum
+included. With accumulation there is little to gain.
 
 ## Documents
 Beyond the five documents.
