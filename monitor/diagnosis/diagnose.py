@@ -214,7 +214,7 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
     who = None if job.is_named or job.pid is None else _process(job.pid, job.title, job.role)
     whose = "" if who is None else f"Process {who.pid}{f' ({who.title})' * bool(who.title)}: "
     return VerdictJson(
-        text=f"{whose}{said.text.rstrip('.')}{place}{rest}.",
+        text=f"{whose}{said.text.rstrip('.')}{said.saves}{place}{rest}.",
         what=f"{whose}{said.text.rstrip('.')}{rest}.",
         process=UNSET if who is None else who,
         share=None if said.share is None else round(said.share, 4),

@@ -37,6 +37,7 @@ MOST_PLACES: Final = 3
 # How a part of the account is said in a sentence, where its name alone does not say it.
 _SAID: Final = {
     Slice.IDLE_INPUT: "waiting for input",
+    Slice.IDLE_DISPATCH: "the host preparing work",
     Slice.IDLE_QUEUE: "launched work that has not started",
     Slice.IDLE_ALLOC: "the allocator of the device",
     Slice.IDLE_COMPILE: "compiling",
@@ -58,6 +59,8 @@ class Headline:
     # What takes more of the time than this does, and its line.
     rest: str = ""
     rest_at: tuple[Place, ...] = ()
+    # What its cure gives, for places that say no factor.
+    saves: str = ""
 
 
 UNJUDGED: Final = Headline(NOT_KNOWN)
@@ -175,16 +178,17 @@ def _said(
     if by is not None:
         where, title = by.found.where or where, _title(by)
         share = by.reach if part is None else part.share
-        # The number of its gain; without one, how large its part is.
-        saves = "a fix saves about " if by.found.gain else ""
-        much = f" ({saves}{by.reach or share:.0%} {paced})"
-        text = f"{title}{much if share and '%' not in title else ''}."
+        # How large its part is; the number of its gain only where that is not said by itself.
+        much = f"{by.reach or share:.0%} {paced}" if share and "%" not in title else ""
+        saves = f" (a fix saves about {much})" if much and by.found.gain else ""
+        text = f"{title} ({much})." if much and not saves else f"{title}."
     else:
+        saves = ""
         assert part is not None  # noqa: S101  a claim has its finding
         share, text = part.share, f"{part.unknown}: {part.share:.0%} of the time is {part.said}."
         if _is_unknown(part):
             text, where = f"{NO_REASON.format(share=share)}.", ()
-    said = Headline(text, share or None, where[:MOST_PLACES], by)
+    said = Headline(text, share or None, where[:MOST_PLACES], by, saves=saves)
     most = compute.where[:1]
     # Where a call only starts the work, the line that waits for it stands for what is not known.
     is_other = by is not None or not where or (at_once and _lines(most) != _lines(where[:1]))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from whyidle.monitor.core.contracts.diagnosis import FindingJson, FixJson, HostRowJson
+from whyidle.monitor.code.source import function_at
+from whyidle.monitor.core.contracts.diagnosis import FindingJson, FixJson, HostRowJson, PlaceJson
 from whyidle.monitor.core.finding import PROBES, at
 from whyidle.monitor.core.pace import breathe
 from whyidle.monitor.fixes import _snippet
@@ -57,7 +58,12 @@ def _written(
     code, text = _snippet.of(patch, *notes), fixes[name].text
     if code is None:
         text = f"{text} monitor fix has the patch for {Path(patch.file).name}."
-    return {name: FixJson(text=text, code=code or "")}
+    edited = _place(patch.file, _snippet.edited(patch))
+    return {name: FixJson(text=text, code=code or "", where=edited)}
+
+
+def _place(file: str, line: int) -> PlaceJson:
+    return PlaceJson(file=file, line=line, function=function_at(file, line))
 
 
 def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict[str, FixJson]:
@@ -68,6 +74,10 @@ def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict
     place = at(refused.file, refused.line)
     if refused.instead is None:
         said = f"No patch for {place}: {refused.why}."
-        return {name: FixJson(text=f"{x.text} {said}", code=x.code) for name, x in fixes.items()}
+        edited = _place(refused.file, refused.line)
+        return {
+            name: FixJson(text=f"{x.text} {said}", code=x.code, where=edited)
+            for name, x in fixes.items()
+        }
     said = f"{refused.instead[0].upper()}{refused.instead[1:]}: at {place} {refused.why}."
     return {name: FixJson(text=f"{said} {x.text}", code="") for name, x in fixes.items()}

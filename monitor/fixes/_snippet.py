@@ -49,6 +49,13 @@ def of(patch: Patch, *notes: str) -> str | None:
     return "\n".join(found) if is_fit else None
 
 
+def edited(patch: Patch) -> int:
+    """Return the line to edit: of the first statement that is more than an import."""
+    pieces = sorted([*_removed(patch), *_changed(patch)])
+    own = [line for line, code in pieces if not code.startswith(("import ", "from "))]
+    return own[0] if own else pieces[0][0]
+
+
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
 

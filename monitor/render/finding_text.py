@@ -11,9 +11,10 @@ from whyidle.monitor.core.contracts.diagnosis import (
     DiagnosisJson,
     EvidenceJson,
     FindingJson,
+    FixJson,
     PlaceJson,
 )
-from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Severity, is_uncertain
+from whyidle.monitor.core.finding import EXAMPLE, FRAMEWORKS, Confidence, Severity, is_uncertain
 from whyidle.monitor.libraries.frames import package_of
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import amount, money, show
@@ -28,9 +29,9 @@ DOCUMENTS: Final = {
     "D5": ("90% GPU utilization with PyTorch and TensorFlow", {"pytorch", "tensorflow"}),
 }
 _FASTER: Final = {
-    "steps": "a step gets",
-    "samples": "samples come",
-    "time": "the job gets",
+    "steps": "A step gets",
+    "samples": "Samples come",
+    "time": "The job gets",
 }
 
 
@@ -200,7 +201,7 @@ def called_there(said: PlaceJson) -> str:
 def verdict(answer: DiagnosisJson) -> list[str]:
     """Return the verdict in up to four lines: what, where, in what, what to do for what gain."""
     said, by = answer.verdict, of_verdict(answer)
-    fix = "" if said.fix is None else first_sentence(printable(said.fix.text)).rstrip(".")
+    fix = "" if said.fix is None else to_do(said.fix, said.where)
     gives = "" if by is None else factor(by.speedup, by.expected)
     do = ": ".join(filter(None, [fix, gives]))
     others = [each for each in answer.findings if each.severity != Severity.INFO]
@@ -240,10 +241,10 @@ def gain(finding: FindingJson) -> str | None:
     if not finding.lost_share:
         return None
     low, high = finding.lost_share
-    text = f"Costs {_between(f'{low:.0%}', f'{high:.0%}')} of the time"
     if finding.speedup:
-        what = _FASTER[finding.paced_by]
-        text = f"{text}; {what} {factor(finding.speedup, finding.expected)}"
+        text = f"{_FASTER[finding.paced_by]} {factor(finding.speedup, finding.expected)}"
+    else:
+        text = f"Costs {_between(f'{low:.0%}', f'{high:.0%}')} of the time"
     lost = cost(finding)
     more = [
         text,
@@ -262,6 +263,20 @@ def factor(speedup: Sequence[float] | None, expected: float | None) -> str:
         return f"{between} faster"
     unsure = "uncertain: " if is_uncertain(speedup) else ""
     return f"about {expected:.2f}x faster ({unsure}{between})"
+
+
+def to_do(fix: FixJson, where: Sequence[PlaceJson]) -> str:
+    """Say what to change in one sentence, and at which line where that is another one."""
+    what, edited = first_sentence(printable(fix.text)).rstrip("."), fix.where
+    seen = [(each.file, each.line) for each in where[:1]]
+    if not edited or (edited.file, edited.line) in seen:
+        return what
+    return f"{what}, at {short(edited)}"
+
+
+def own_code(code: str) -> str:
+    """Return code that is the user's, with the change in it; of examples only a single line."""
+    return "" if code.startswith(EXAMPLE) and code.count("\n") > 1 else code
 
 
 def first_sentence(text: str) -> str:

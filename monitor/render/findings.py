@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -18,12 +19,13 @@ from whyidle.monitor.core.contracts.diagnosis import (
     OverheadJson,
 )
 from whyidle.monitor.core.contracts.ranks import SeenRanksJson
-from whyidle.monitor.core.contracts.trace import cut_off
+from whyidle.monitor.core.contracts.trace import AccountJson, cut_off
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
+from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.diagnosis.device_activity import NO_PIPES
 from whyidle.monitor.render import finding_text
-from whyidle.monitor.render.budget import NARROWEST, bar, legend
+from whyidle.monitor.render.budget import NARROWEST, bar, in_order, legend, words
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.numbers import amount
@@ -74,7 +76,7 @@ def page(answer: DiagnosisJson, width: int, *, everything: bool = False) -> Grou
     if budget is None:
         parts.append(Text(f"Where the time goes is not known: {answer.unknown['budget']}."))
     else:
-        by = Text(f"By {printable(answer.budget_source or '')}.", style="dim")
+        by = Text(" ".join(_budget_source(answer, budget)), style="dim")
         parts.append(Group(bar(budget, width), *legend(budget, None, width, 1), by))
     if (computes := answer.compute) and not _is_of_gpu(computes):
         parts.append(Group(*(_line(text, width) for text in while_it_computes(computes))))
@@ -93,6 +95,16 @@ def page(answer: DiagnosisJson, width: int, *, everything: bool = False) -> Grou
     for part in parts:
         spaced += [part, Text("")]
     return Group(*spaced[:-1])
+
+
+def _budget_source(answer: DiagnosisJson, budget: AccountJson) -> Iterator[str]:
+    """Say what the bar rests on, and what its largest idle part means."""
+    yield f"By {printable(answer.budget_source or '')}."
+    least = LEAST_ROW * sum(budget["slices"].values())
+    idle = (part for part, ns in in_order(budget) if part.idle and ns >= least)
+    for part in islice(idle, 1):
+        name = words(part)
+        yield f"{name[0].upper()}{name[1:]}: {LOOKS[part].meaning}."
 
 
 def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
@@ -202,10 +214,12 @@ def finding(finding: FindingJson, width: int, *, everything: bool = False) -> It
         if place is said.places[0] and said.callers:
             yield _line(said.callers, width)
     for remedy in said.remedies:
-        yield _line(remedy.words, width)
+        code = remedy.code if everything else finding_text.own_code(remedy.code)
+        example = f" An example: {said.more}" if remedy.code and not code else ""
+        yield _line(f"{remedy.words}{example}", width)
         # A line that a terminal breaks is still one line when it is copied.
-        for code in remedy.code.splitlines():
-            yield Text(f"{_INDENT * 3}{code}", style="cyan", no_wrap=True, overflow="ignore")
+        for row in code.splitlines():
+            yield Text(f"{_INDENT * 3}{row}", style="cyan", no_wrap=True, overflow="ignore")
     for e in said.evidence if everything else said.evidence[:MOST_EVIDENCE]:
         yield _line(f"{e.words}  ({e.aged})", width)
     if everything:

@@ -64,7 +64,7 @@ def order(seen: Window) -> Sequence[str]:
 @pytest.mark.parametrize(
     ("shares", "text", "share"),
     [
-        ({"idle_dispatch": 0.53}, "No known cause: 53% of the time is host dispatch.", 0.53),
+        ({"idle_dispatch": 0.53}, "No known cause: 53% of the time is the host preparing work.", 0.53),
         (
             {"idle_input": 0.52, "idle_gc": 0.1},
             "No known cause: 52% of the time is waiting",
@@ -100,7 +100,7 @@ def test_a_finding_about_that_part_gives_its_title_its_line_and_its_fix(
     add(known, "sure", gains(0.08, 0.2))
     seen = spends(**{part: 0.52})
     said = verdict(seen)
-    assert said["what"] == "Fault waits (a fix saves about 29% of each step)."
+    assert said["what"] == "Fault waits."
     assert said["text"] == "Fault waits (a fix saves about 29% of each step), at train.py:40."
     assert said["share"] == pytest.approx(0.52, abs=1e-3)
     assert [(each["file"], each["line"]) for each in said["where"]] == [("/u/train.py", 40)]
@@ -158,7 +158,7 @@ def test_what_may_give_back_half_of_a_part_is_held_to_what_is_expected_of_it(
 def test_what_is_not_loud_stands_below_the_largest_part(known: dict[str, Rule]) -> None:
     add(known, "slight", gains(0.02, 0.05, Slice.COMPUTE))
     assert verdict(spends(idle_dispatch=0.06))["text"].startswith(
-        "94% is compute; 6% is host dispatch, with no known cause"
+        "94% is compute; 6% is the host preparing work, with no known cause"
     )
     assert verdict(spends(idle_dispatch=0.02))["rule"] == "slight"
 
@@ -207,7 +207,7 @@ def test_the_line_that_computes_most_stands_beside_what_is_idle(
     lines: list[tuple[str, int, float]], at: str
 ) -> None:
     said = verdict(spread(0.12, *lines))
-    assert said["text"].startswith("No known cause: 12% of the time is host dispatch")
+    assert said["text"].startswith("No known cause: 12% of the time is the host preparing work")
     assert f"% is compute, mostly at {at}." in said["text"]
     file, _, line = at.rpartition(":")
     assert said["where"][-1]["file"].endswith(file)

@@ -61,6 +61,9 @@ def test_the_loader_keeps_its_arguments(tmp_path: Path) -> None:
     )
     said = advised(tmp_path, "input_starved", program)
     assert "# train.py:10: Worker processes" in said.code
+    # Where it is edited, which is not where it waits.
+    assert said.where
+    assert (Path(said.where.file).name, said.where.line) == ("train.py", 10)
     made = ast.parse(said.code).body[0]
     assert ast.unparse(made) == (
         "loader = DataLoader(Photos(), 32, shuffle=True, num_workers=8, persistent_workers=True)"

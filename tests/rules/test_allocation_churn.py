@@ -114,7 +114,7 @@ def test_pages_that_the_kernel_hands_out_anew(framework: str | None) -> None:
         assert finding.gain.high == pytest.approx(0.1 * 2.5 / 0.8)
         assert finding.fixes is not None
         assert all(
-            "MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0" in x.code for x in finding.fixes.values()
+            "MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0" in x.text for x in finding.fixes.values()
         )
 
 

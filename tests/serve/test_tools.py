@@ -46,7 +46,7 @@ def test_findings_say_what_it_costs_where_and_what_mends_it(store: Path) -> None
     first = answer["findings"][0]
     assert (first["rule"], first["severity"]) == ("input_starved", "high")
     assert first["at"] == ["demo_workloads/input_starved/before_torch.py:30 in __getitem__ (90%)"]
-    assert re.search(r"a step gets about [\d.]+x faster \([\d.]+x to [\d.]+x\)", first["gain"])
+    assert re.search(r"A step gets about [\d.]+x faster \([\d.]+x to [\d.]+x\)", first["gain"])
     low, high = first["speedup"]
     assert low <= first["expected"] <= high
     assert "worker processes" in first["fix"]

@@ -41,6 +41,8 @@ class FixJson(Struct, frozen=True, kw_only=True):
 
     text: str
     code: str
+    # The line to edit, where the user's source says it.
+    where: PlaceJson | UnsetType = UNSET
 
 
 class EnergyJson(Struct, frozen=True, kw_only=True):

@@ -54,7 +54,7 @@ def of(snapshot: Snapshot) -> tuple[Advice, ...]:
 
 
 def _said(verdict: VerdictJson) -> Advice:
-    fix, code = _fixed(verdict.fix)
+    fix, code = _fixed(verdict.fix, verdict.where)
     return Advice(
         printable(verdict.what or verdict.text), place=_place(verdict.where), fix=fix, code=code
     )
@@ -65,7 +65,7 @@ def _found(finding: FindingJson) -> Advice:
     gain = "" if finding.expected is None else f"about {finding.expected:.2f}x faster"
     gain += ", uncertain" if gain and is_uncertain((slow, fast)) else ""
     low, high = f"{slow:.2f}x", f"{fast:.2f}x"
-    fix, code = _fixed(next(iter(finding.fixes.values()), None))
+    fix, code = _fixed(next(iter(finding.fixes.values()), None), finding.where)
     return Advice(
         printable(finding.title),
         finding.severity,
@@ -82,8 +82,10 @@ def _place(where: Sequence[PlaceJson]) -> str:
     return "".join(map(finding_text.in_function, where[:1]))
 
 
-def _fixed(fix: FixJson | None) -> tuple[str, str]:
-    return ("", "") if fix is None else (printable(fix.text), fix.code)
+def _fixed(fix: FixJson | None, where: Sequence[PlaceJson]) -> tuple[str, str]:
+    if fix is None:
+        return "", ""
+    return finding_text.to_do(fix, where), finding_text.own_code(fix.code)
 
 
 def lines(advice: Sequence[Advice], width: int) -> list[Text]:
@@ -93,8 +95,7 @@ def lines(advice: Sequence[Advice], width: int) -> list[Text]:
     if first.place or first.between:
         shown.append(ends(Text(f"{INDENT}{first.place}"), first.between, width))
     if first.fix:
-        fix = finding_text.first_sentence(first.fix)
-        shown.append(cut(Text(f"{INDENT}→ {fix}", "cyan"), width))
+        shown.append(cut(Text(f"{INDENT}→ {first.fix}", "cyan"), width))
     if first.evidence:
         shown.append(cut(Text(f"{INDENT}{first.evidence}", "dim"), width))
     shown += [_head(each, width) for each in rest[: MOST - 1]]
