@@ -40,12 +40,11 @@ def detect(window: Window) -> Verdict:
     caching = caching_loops(row.frames for row in account.rows if row.phase in _IN_STEPS)
 
     def line_of(row: HostRow) -> CodeLine | None:
-        if row.phase is Phase.GENERATION and row.begins is not None:
-            return row.begins
+        if row.phase is Phase.GENERATION:
+            return grown_at(row.frames) or row.begins
         if row.phase not in _IN_STEPS:
             return None
-        in_loop = (caching[loop] for loop in caching if any(map(loop.has, row.frames)))
-        return grown_at(row.frames) or next(in_loop, None)
+        return next((caching[loop] for loop in caching if any(map(loop.has, row.frames))), None)
 
     lines = {row: line_of(row) for row in account.rows}
     where = by_line(account.rows, lines.get)
@@ -54,7 +53,7 @@ def detect(window: Window) -> Verdict:
     if share < LITTLE or (compute is not None and compute.value >= MOSTLY):
         return None
     has_cache = any(
-        row.phase is Phase.GENERATION or line in caching.values() for row, line in lines.items()
+        line is not None and grown_at(row.frames) is None for row, line in lines.items()
     )
     # Where a GPU is seen to wait it costs; on a CPU all that is computed again does.
     costs = compute is not None or (window.device == "cpu" and not has_cache)

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from whyidle.monitor.code.blocks import NO_GRADIENTS, Block, blocks, called_around
 from whyidle.monitor.code.environments import step_line
+from whyidle.monitor.code.growing import grown_at
 from whyidle.monitor.code.source import callee, calls, imports
 from whyidle.monitor.code.trains import is_learned_from
 from whyidle.monitor.libraries.frames import first, is_call, is_module, kind_of, plays
@@ -175,6 +176,9 @@ def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
         elif _SAVING.fullmatch(line.function):
             named = Phase.CHECKPOINT
         outer = line
+        if named is None and due is None and grown_at((line,)) is not None:
+            # Its gradients may be switched off inside the loop, or around all of it.
+            return Aside(Phase.GENERATION, line, surely=True)
         # What is only due every few steps is what it calls says, if that says anything.
         if block is not None and block.phase is Phase.PERIODIC:
             due = due or block._replace(begins=line)

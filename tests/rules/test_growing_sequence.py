@@ -76,6 +76,22 @@ def sample(net, ids, n):
 
         ids = torch.cat([ids, net(window)[:, -1:].argmax(-1)], 1)
 """,
+    "gradients switched off for each token": """\
+def complete(model, idx, n):
+    for _ in range(n):
+        with torch.no_grad():
+            logits = model(idx[:, -size:])[:, -1]
+        best = torch.argmax(logits, dim=-1, keepdim=True)
+        idx = torch.cat((idx, best), dim=1)
+""",
+    "gradients switched off around the loop": """\
+model.eval()
+with torch.no_grad():
+    while ids.shape[1] < 256:
+        out = model(ids)
+        new = out[:, -1].softmax(-1).multinomial(1)
+        ids = torch.cat([ids, new], dim=-1)
+""",
     "a cache that is a list of keys": """\
 import torch
 def decode(model, token, keys):
@@ -135,6 +151,14 @@ def predict(model, batches, found):
         out = model(x)
 
         found = torch.cat([found, out])
+""",
+    "a validation that collects its outputs": """\
+def evaluate(model, loader, seen):
+    with torch.no_grad():
+        for x, y in loader:
+            out = model(x).argmax(-1)
+            print(out)
+            seen = torch.cat((seen, out))
 """,
     "a memory that is drawn from": """\
 def learn(env, pi, memory, state):
