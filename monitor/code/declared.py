@@ -27,6 +27,8 @@ class Option:
     how: str
     # Of a switch that takes no value: what it sets.
     sets: bool | None = None
+    # What it is set to, where the source says that.
+    now: int | None = None
 
     def to(self, value: str) -> str:
         """Say how to set another value."""

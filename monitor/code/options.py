@@ -82,7 +82,8 @@ class Options:
         match value.node:
             case ast.Constant() as plain if not path and value.written:
                 name = value.written.partition("{")[0].strip(' =:"')
-                found = Option(name, f"set {value.written} at {at(file, plain.lineno)}")
+                now = plain.value if type(plain.value) is int else None
+                found = Option(name, f"set {value.written} at {at(file, plain.lineno)}", now=now)
             case ast.BoolOp(op=ast.Or(), values=[first, *_]):
                 found = _Value(first, file, path)
             case ast.Dict(keys=keys, values=values) if path:

@@ -79,5 +79,5 @@ def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict
             name: FixJson(text=f"{x.text} {said}", code=x.code, where=edited)
             for name, x in fixes.items()
         }
-    said = f"{refused.instead[0].upper()}{refused.instead[1:]}: at {place} {refused.why}."
+    said = f"{refused.instead[0].upper()}{refused.instead[1:]}. At {place} {refused.why}."
     return {name: FixJson(text=f"{said} {x.text}", code="") for name, x in fixes.items()}

@@ -26,13 +26,26 @@ class Refused(Exception):  # noqa: N818  an answer, not a defect
 
 
 class SetElsewhere(Refused):
-    """An argument is given what other code sets: which one, and what it should be."""
+    """An argument is given what other code sets: which one, and what it should be.
+
+    ``times``: so many times what it is, where the source says that.
+    """
 
     def __init__(
-        self, name: str, given: ast.expr, wanted: str, at: ast.AST, why: str | None = None
+        self,
+        name: str,
+        given: ast.expr,
+        wanted: str,
+        at: ast.AST,
+        why: str | None = None,
+        times: int | None = None,
     ) -> None:
         super().__init__(why or f"{name} is set by other code", at)
-        self.name, self.given, self.wanted = name, given, wanted
+        self.name, self.given, self.wanted, self.times = name, given, wanted, times
+
+    def value(self, now: int | None) -> str:
+        """Return what it should be, by what it is now."""
+        return self.wanted if now is None or self.times is None else str(now * self.times)
 
 
 class NotHere(Exception):  # noqa: N818  an answer, not a defect

@@ -41,8 +41,10 @@ def patched(
             option = None
         if option is None:
             return Refusal(codemod.id, refused.why, file, refused.line(source))
-        why = f"{refused.name} is what {option.name} says"
-        return Refusal(codemod.id, why, file, refused.line(source), option.to(refused.wanted))
+        why = f"{refused.name} comes from {option.name}"
+        return Refusal(
+            codemod.id, why, file, refused.line(source), option.to(refused.value(option.now))
+        )
     except Refused as refused:
         return Refusal(codemod.id, refused.why, file, refused.line(source))
     except RecursionError:

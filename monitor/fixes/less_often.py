@@ -66,7 +66,7 @@ def _thinned(source: Source, guard: ast.If, modulo: ast.BinOp) -> Change:
         _check_models(source, guard.body, seen=set())
     known, text = source.constant(number), source.code(number)
     if not is_plain(known) or not isinstance(number, ast.Constant | ast.Name):
-        raise SetElsewhere("how often it comes", number, "ten times as large", guard)
+        raise SetElsewhere("its period", number, "ten times as large", guard, times=TIMES)
     if ast.literal_eval(known) < 2:  # type: ignore[arg-type]
         raise Refused("how often it comes is no plain number", guard)
     found = Change(source)

@@ -45,7 +45,7 @@ BOUND: Final = 0.8
 # time or more nothing did: compiled they were slower.
 FUSED_LEAST, FUSED_MOST = 0.35, 0.85
 MORE_AT_ONCE: Final = Fix(
-    "Compute more per call: stack sequences or environments into a batch. Pad sequences first."
+    "Compute more per call: batch samples, sequences or environments. Pad sequences first."
     " Compile only what is called once a step with shapes that stay the same: a model that is"
     " called for each letter of a name gets slower."
 )
@@ -100,6 +100,7 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
     # Below such a batch more samples in a step are the better cure: tiny_work.
     if share < BOUND or small or trace.calls(_COMPILED):
         return None
+    part = max((Slice.COMPUTE, Slice.IDLE_DISPATCH), key=trace.taken)
     return Found(
         # A model that is called for one sample, or one element of a sequence, at a time is slower
         # compiled: nothing says that this one is not.
@@ -108,8 +109,8 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
             Evidence.of("operators", cost.per_step),
             Evidence.of("main thread's time for one", cost.each.times(1e6, "us")),
         ),
-        where=of_slice(window, Slice.COMPUTE),
-        slice=Slice.COMPUTE,
+        where=of_slice(window, part),
+        slice=part,
         title=None if is_batched else "The step is many small operations in a row",
         fixes=None if is_batched else {"pytorch": MORE_AT_ONCE},
     )

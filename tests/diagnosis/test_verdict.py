@@ -64,7 +64,11 @@ def order(seen: Window) -> Sequence[str]:
 @pytest.mark.parametrize(
     ("shares", "text", "share"),
     [
-        ({"idle_dispatch": 0.53}, "No known cause: 53% of the time is the host preparing work.", 0.53),
+        (
+            {"idle_dispatch": 0.53},
+            "No known cause: 53% of the time is the host preparing work.",
+            0.53,
+        ),
         (
             {"idle_input": 0.52, "idle_gc": 0.1},
             "No known cause: 52% of the time is waiting",

@@ -107,11 +107,44 @@ for x in loader:  # here
 
 def test_an_option_is_the_advice(tmp_path: Path) -> None:
     said = advised(tmp_path, "input_starved", DATA + OPTION)
-    assert said.text.startswith("Start with --workers 8: at train.py:14 num_workers is what")
+    assert said.text.startswith(
+        "Start with --workers 8. At train.py:14 num_workers comes from --workers."
+    )
     assert said.text.endswith("Do it.")
     assert not said.code
     two = OPTION.replace("for x", "held_out = DataLoader(Photos(), num_workers=a.workers)\nfor x")
     assert "--workers 8" in advised(tmp_path, "input_starved", DATA + two).text
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (
+            "fit(model, batches, every=5)",
+            "Set every=50 at train.py:9. At train.py:5 its period comes from every. Do it.",
+        ),
+        (
+            "EVERY = 25\nfit(model, batches, EVERY)",
+            "Set EVERY = 250 at train.py:9. At train.py:5 its period comes from EVERY. Do it.",
+        ),
+        ("fit(model, batches, len(batches))", "Do it."),
+    ],
+)
+def test_a_period_that_a_caller_sets_is_said_where_it_stands(
+    tmp_path: Path, call: str, advice: str
+) -> None:
+    program = """\
+import torch
+def fit(model, batches, every):
+    for step, batch in enumerate(batches):
+        train(model, batch)
+        if step % every == 0:
+            torch.save(model.state_dict(), "last.pt")  # here
+
+
+"""
+    said = advised(tmp_path, "checkpoint_blocks", program + call + "\n")
+    assert said.text.startswith(advice)
 
 
 def test_what_is_set_already_is_not_advised(tmp_path: Path) -> None:
