@@ -19,7 +19,7 @@ from whyidle.monitor.rules import Kind
 from whyidle.monitor.runs.stacks import summed
 from whyidle.monitor.signals.account import by_line, ranked
 from whyidle.monitor.signals.phases import WORDS, Phase
-from whyidle.monitor.signals.user_lines import of_slice
+from whyidle.monitor.signals.user_lines import leaves, of_slice
 from whyidle.monitor.signals.window import Window
 
 HEALTHY: Final = f"Nothing worth fixing above {LEAST_LOST[Severity.LOW]:.0%} of the time was found"
@@ -138,19 +138,11 @@ def _serving(window: Window) -> Headline | None:
 
 def within(window: Window, said: Headline) -> list[Place]:
     """Return the functions of libraries that the line of an unknown cause was found in most."""
-    if said.finding is not None or not said.where or not window.job.stacks.samples:
+    if said.finding is not None or not said.where:
         return []
-    line = said.where[0].file, said.where[0].line
-    leaves = [
-        (leaf, counts.samples / window.job.stacks.samples)
-        for chain, counts in window.job.stacks.chains.items()
-        if chain.user is not None
-        and chain.user[:2] == line
-        and (leaf := chain.leaf) is not None
-        and leaf != chain.user
-    ]
-    lines = {(leaf.file, leaf.function): leaf.line for leaf, _ in reversed(leaves)}
-    shares = summed(((leaf.file, leaf.function), share) for leaf, share in leaves)
+    found = leaves(window.job, said.where[0].file, said.where[0].line)
+    lines = {(leaf.file, leaf.function): leaf.line for leaf, _ in reversed(found)}
+    shares = summed(((leaf.file, leaf.function), share) for leaf, share in found)
     most = islice(shares.items(), MOST_PLACES)
     return [Place(at[0], lines[at], at[1], share) for at, share in most if share >= LEAST]
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Final
 
 from whyidle.monitor.code.source import in_loop
 from whyidle.monitor.core.amounts import MOST_SHOWN, NEARLY_ALL
@@ -34,8 +35,10 @@ from whyidle.monitor.core.host_class import (
     OF_FRAMEWORK,
     HostClass,
 )
+from whyidle.monitor.libraries.frames import kind_of, package_of
+from whyidle.monitor.libraries.table import Kind
 from whyidle.monitor.rules import Rule, Severity, Slice, Verdict, Window, both
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import CodeLine, summed
 from whyidle.monitor.signals import serving
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line, ranked
 from whyidle.monitor.signals.asides import is_aside
@@ -43,7 +46,15 @@ from whyidle.monitor.signals.cores import RUNNERS, Runner
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.recorded import Helper
-from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.user_lines import leaves, own
+
+# The first of them, in a title.
+MOST_PACKAGES: Final = 2
+# Of a step that a library makes, such as a trainer's, no line is the user's.
+IN_LIBRARY: Final = both(
+    "Give it more per call: larger batches, fewer updates and log lines. The gain is what you would"
+    " recover if its own code cost nothing."
+)
 
 
 def detect(window: Window) -> Verdict:
@@ -95,6 +106,10 @@ def detect(window: Window) -> Verdict:
     named = {(place.file, place.line) for place in found.where}
     # A step as a library makes it: that its Python takes a part is no code of the job's.
     is_step = named <= framework and not is_aside(account, mine[0])
+    if is_step and (packages := _packages(window, found.where)):
+        verb = "takes" if len(packages) == 1 else "take"
+        title = f"{' and '.join(packages)} {verb} {surely:.0%} of {of}"
+        found = replace(found, title=title, fixes=IN_LIBRARY)
     return replace(
         found,
         severity=Severity.LOW if is_step else None,
@@ -106,6 +121,17 @@ def detect(window: Window) -> Verdict:
             row for row in mine if (at := _place(account, row)) and (at.file, at.line) in named
         ),
     )
+
+
+def _packages(window: Window, where: Sequence[Place]) -> list[str]:
+    """Return the packages that most of the libraries' own work there is of, no frameworks."""
+    found = (each for place in where for each in leaves(window.job, place.file, place.line))
+    shares = summed(
+        (package, share)
+        for leaf, share in found
+        if kind_of(leaf.file) is not Kind.DEVICE and (package := package_of(leaf.file)) is not None
+    )
+    return list(shares)[:MOST_PACKAGES]
 
 
 def _is_own(account: HostAccount, row: HostRow) -> bool:

@@ -16,6 +16,7 @@ from whyidle.monitor.core.amounts import MOST_SHOWN
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.libraries.users import is_users
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.window import Window
 
@@ -54,6 +55,18 @@ def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
     places = tuple(places)
     wanted = {(place.file, place.line) for place in places}
     return seen(job, lambda line: (line.file, line.line) in wanted) or own(places)
+
+
+def leaves(job: Recorded, file: str, line: int) -> list[tuple[CodeLine, float]]:
+    """Return the lines of libraries that a line of the user's was found in, and how much."""
+    return [
+        (chain.leaf, counts.samples / job.stacks.samples)
+        for chain, counts in job.stacks.chains.items()
+        if chain.user is not None
+        and chain.user[:2] == (file, line)
+        and chain.leaf is not None
+        and chain.leaf != chain.user
+    ]
 
 
 def of_main(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:

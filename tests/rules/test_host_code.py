@@ -291,7 +291,10 @@ def test_the_step_of_a_library_is_no_code_of_the_jobs(
     library, framework = (CodeLine(file, 9, "f") for file in STEPS[style])
     both = stacks((library, (loop(5),), 300), (framework, (loop(5),), 700))
     here = window(stacks=both, facts={"torch": {"backend": "cpu"}}, inside=True)
-    assert found(NAME, here).severity is Severity.LOW
+    finding = found(NAME, here)
+    assert finding.severity is Severity.LOW
+    # It has its name, and not the user's function that calls it.
+    assert finding.title == f"{style.lower()} takes 30% of the main thread's time"
     # What is called at another line of the loop than the step is the job's.
     both = stacks((library, (loop(6),), 300), (framework, (loop(5),), 700))
     here = window(stacks=both, facts={"torch": {"backend": "cpu"}}, inside=True)
