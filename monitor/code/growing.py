@@ -25,7 +25,9 @@ from whyidle.monitor.code.source import (
 from whyidle.monitor.code.trains import trains
 from whyidle.monitor.runs.stacks import CodeLine
 
-_JOINS: Final = re.compile(r"(torch|jnp|jax\.numpy)\.(cat|concat|concatenate|hstack|append)")
+_JOINS: Final = re.compile(
+    r"(torch|np|numpy|jnp|jax\.numpy|tf)\.(cat|concat|concatenate|[hv]stack|append)"
+)
 _ADDS: Final = re.compile(r"append|extend")
 # What makes an array of a list.
 _MAKES: Final = re.compile(
@@ -62,7 +64,7 @@ def _loops(file: str) -> dict[int, int]:
     found: dict[int, int] = {}
     for loop in _all(file):
         inside = [node for each in loop.body for node in ast.walk(each)]
-        for growth in filter(None, map(_grows, inside)):
+        for growth in filter(None, map(grows, inside)):
             if _goes_on(growth, inside, _targets(loop)):
                 lines = {*_lines(loop.body)}
                 # Who goes the other way grows nothing.
@@ -169,7 +171,7 @@ def _targets(loop: _Loop) -> set[str]:
     return variables(loop.target) if isinstance(loop, ast.For) else set()
 
 
-def _grows(node: ast.AST) -> _Growth | None:
+def grows(node: ast.AST) -> _Growth | None:
     """Return the growth of a name that gets its own value with more at its end."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name), *_], value=ast.Call() as call):

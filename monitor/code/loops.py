@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.code.environments import step_line
+from whyidle.monitor.code.growing import grows
 from whyidle.monitor.code.source import (
     Function,
     arguments,
@@ -161,6 +162,7 @@ def _renewed(line: CodeLine) -> tuple[ast.expr, ...]:
         target
         for node in nodes
         if isinstance(node.value, ast.Call)
+        and grows(node) is None
         and not any(like.fullmatch(dotted(node.value.func)) for like in (_GATHERS, _DRAWS))
         for target in node.targets
         if _names(_whole(target)) & set().union(*map(_names, arguments(node.value))) - {"self"}
@@ -371,10 +373,16 @@ def _calls_in(loop: Loop) -> list[ast.Call]:
 
 def _works(loop: Loop) -> list[ast.Call]:
     """Return the calls that compute something, and do not only gather it."""
+    # ``out = torch.cat((out, y))``
+    joining = {
+        id(node.value) for node in _inside(loop) if isinstance(node, ast.Assign) and grows(node)
+    }
     return [
         call
         for call in _calls_in(loop)
-        if not _GATHERS.fullmatch(name := dotted(call.func)) and not _IS_PLAIN.fullmatch(name)
+        if id(call) not in joining
+        and not _GATHERS.fullmatch(name := dotted(call.func))
+        and not _IS_PLAIN.fullmatch(name)
     ]
 
 

@@ -100,8 +100,11 @@ def _is_own(row: HostRow) -> bool:
 def _acted(row: HostRow) -> CodeLine | None:
     """Return the line at which a row makes an action that a step is waiting for."""
     line = acts(row.frames) if row.phase is Phase.STEP and row.doing in _ACTS else None
+    if line is None:
+        return None
     # What is learned on the way from one action to the next is no part of it.
-    return None if line is not None and any(map(trains_at, row.frames)) else line
+    inside = row.frames[: row.frames.index(line) + 1]
+    return None if any(map(trains_at, inside)) else line
 
 
 def _is_many(row: HostRow) -> bool:

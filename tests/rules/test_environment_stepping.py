@@ -371,6 +371,21 @@ def test_many_in_one_call_promise_nothing(source: str, *, is_many: bool, tmp_pat
     assert (finding.fixes is not None) == is_many
 
 
+@pytest.mark.parametrize("call", ["agent.learn(1000)", "trainer.fit(world)", "train(world, net)"])
+def test_an_action_is_made_below_what_trains(call: str, tmp_path: Path) -> None:
+    file, main = written(tmp_path, GYM), written(tmp_path, f"{call}\n", "main.py")
+    outer = CodeLine(str(main), 1, "<module>")
+    torch, samples = CodeLine(TORCH[0], 5, TORCH[1]), StackSamples()
+    samples.samples = 1000
+    pole = CodeLine(f"{LIB}/gymnasium/envs/classic_control/cartpole.py", 9, "step")
+    samples.count(Chain((CodeLine(str(file), 6, "play"), outer), pole, pole), 100, 100, 0)
+    samples.count(Chain((CodeLine(str(file), 5, "play"), outer), torch, torch), 800, 800, 0)
+    samples.count(Chain((CodeLine(str(file), 9, "play"), outer), torch, torch), 100, 100, 0)
+    finding = found(NAME, window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True))
+    assert finding.title == "Playing one environment takes 90% of the main thread's time"
+    assert finding.where[0].line == 5
+
+
 def test_processes_that_are_waited_for_are_many(tmp_path: Path) -> None:
     file = written(tmp_path, GYM)
     vector = CodeLine(f"{LIB}/gymnasium/vector/async_vector_env.py", 9, "step_wait")

@@ -89,6 +89,7 @@ def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, fl
         # Over time, over layers, over steps, over gradients that are accumulated.
         ("for t in range(n):\n    h = cell(h, x[t])\n", 2),
         ("for layer in stack:\n    x = layer(x)\n", 2),
+        ("for x in xs:\n    h = torch.cat((h, net(h, x)), 0)\n", 2),
         ("for x, y in loader:\n    loss = model(x)\n", 2),
         ("for x in parts:\n    loss = model(x)\n    loss.backward()\n", 2),
         ("for i in range(n):\n    params, loss = step(params, x[i])\n", 2),
@@ -123,6 +124,10 @@ def test_loops_that_have_to_be(tmp_path: Path, text: str, line: int) -> None:
         ("for i in range(n):\n    total = add(total, gradient(params, x[i]))\n", 2),
         ("for x, y in zip(xs, ys):\n    out.append(model(x))\n", 2),
         ("for x in xs:\n    total += loss(params, x)\n", 2),
+        # What is put one after the other.
+        ("for x in xs:\n    out = torch.cat((out, net(x)), 0)\n", 2),
+        ("for x in xs:\n    y = net(x)\n    out = np.concatenate([out, y])\n", 2),
+        ("for x in xs:\n    y = net(x)\n    all_y = jnp.vstack((all_y, y))\n", 2),
         ("for i in range(0, 64):\n    total += loss(params, x[i])\n", 2),
         ("for i in range(0, 64, 2):\n    total += loss(params, x[i])\n", 2),
         ("for x in [*xs]:\n    total += loss(params, x)\n", 2),
