@@ -56,10 +56,11 @@ def narrowed_by(window: Window, rule: str, gain: Gain) -> str | None:
         return None
     pid = None if window.is_over or window.kind == "file" else window.job.pid
     if pid is not None and of_rule(rule):
-        return f"a try in the running job (monitor try {pid} --suggest)"
+        return f"Try it in the running job: monitor try {pid} --suggest"
     if window.kind == "file":
-        return f"a trace with the change (monitor compare {window.target} NEW)"
+        return f"Make the change, take a trace, then type: monitor compare {window.target} NEW"
     # Of a CPU the samples say as much, and TensorFlow's profiler nothing.
     if window.trace is None and pid is not None and window.device == "gpu":
-        return f"a trace (monitor trace {pid})"
-    return f"a run with the change (monitor compare {window.target.removeprefix('run ')} last)"
+        return f"A trace narrows it: monitor trace {pid}"
+    run = window.target.removeprefix("run ")
+    return f"Make the change, watch again, then type: monitor compare {run} last"

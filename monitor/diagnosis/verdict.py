@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from whyidle.monitor.core.amounts import MOSTLY, NEARLY_ALL
+from whyidle.monitor.core.amounts import MOSTLY
 from whyidle.monitor.core.finding import LEAST_LOST, Knows, Place, Severity, at
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.diagnosis.claims import MOST_OF, Row, about
@@ -26,9 +26,12 @@ HEALTHY: Final = f"Nothing worth fixing above {LEAST_LOST[Severity.LOW]:.0%} of 
 NOTHING_LARGE: Final = (
     "Nothing stands out: compute takes {compute:.0%}, and no other part 5% of the time."
 )
-NO_REASON: Final = "No known cause: {share:.0%} of the time is idle, nothing recorded says why"
+IDLE: Final = "is idle, nothing recorded says why"
+NO_REASON: Final = f"No known cause: {{share:.0%}} of the time {IDLE}"
 NOT_KNOWN: Final = "Too little is known for a verdict."
 SERVES: Final = "No known fault; {}."
+# So much of it is said first where nothing loud was found.
+COMPUTING: Final = 0.8
 # Only then does nothing else take time.
 COMPUTES: Final = 0.95
 # Smaller parts are no verdict.
@@ -171,7 +174,8 @@ def _said(
         where, title = by.found.where or where, _title(by)
         share = by.reach if part is None else part.share
         # How large its part is; the number of its gain only where that is not said by itself.
-        much = f"{by.reach or share:.0%} {paced}" if share and "%" not in title else ""
+        part_of_it = by.lost if by.found.gain else by.reach or share
+        much = f"{part_of_it:.0%} {paced}" if share and "%" not in title else ""
         saves = f" (a fix saves about {much})" if much and by.found.gain else ""
         text = f"{title} ({much})." if much and not saves else f"{title}."
     else:
@@ -194,14 +198,19 @@ def _said(
 
 
 def _compute_first(said: Headline, part: _Part | None, compute: _Part) -> Headline:
-    """Say first what nearly all of the time is, where nothing is known to be at fault."""
-    # A phase may be computing, too; and of what nothing was recorded has words of its own.
-    if part is None or isinstance(part.of, Phase) or _is_unknown(part):
-        return said
-    if said.finding is not None or compute.share < NEARLY_ALL:
+    """Say first that most of the time is compute, where nothing loud is known to be at fault."""
+    by = said.finding
+    # A phase may be computing, too.
+    if compute.share < COMPUTING or (part is not None and isinstance(part.of, Phase)):
         return said
     works = said.rest or f"{compute.share:.0%} is compute"
-    text = f"{works}; {part.share:.0%} is {part.said}, with {part.unknown.lower()}."
+    if by is not None:
+        text = f"{works}. Worth a look: {_title(by)}."
+        return said if by.is_loud else replace(said, text=text, rest="")
+    if part is None:
+        return said
+    why = f"is {part.said}, with {part.unknown.lower()}"
+    text = f"{works}; {part.share:.0%} {IDLE if _is_unknown(part) else why}."
     return replace(said, text=text, rest="")
 
 

@@ -73,7 +73,7 @@ def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict
         return dict(fixes)
     place = at(refused.file, refused.line)
     if refused.instead is None:
-        said = f"No patch for {place}: {refused.why}."
+        said = f"By hand at {place}: {refused.why}."
         edited = _place(refused.file, refused.line)
         return {
             name: FixJson(text=f"{x.text} {said}", code=x.code, where=edited)

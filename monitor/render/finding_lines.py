@@ -7,6 +7,7 @@ from typing import Final
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_text import short
+from whyidle.monitor.render.numbers import times
 from whyidle.monitor.runs.summary import RunSummary
 
 MOST: Final = 3
@@ -16,7 +17,7 @@ STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold", "in
 def one(finding: FindingJson) -> str:
     """Return a finding as the expected gain, the fault, and the line of code."""
     expected = finding.expected
-    gain = "" if expected is None else f"~{expected:.2f}x  "
+    gain = "" if expected is None else f"~{times(expected)}  "
     where = "".join(f"  {short(place)}" for place in finding.where[:1])
     return printable(f"{gain}{finding.title}{where}")
 

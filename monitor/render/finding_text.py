@@ -17,7 +17,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
 from whyidle.monitor.core.finding import EXAMPLE, FRAMEWORKS, Confidence, Severity, is_uncertain
 from whyidle.monitor.libraries.frames import package_of
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.numbers import amount, money, show
+from whyidle.monitor.render.numbers import amount, money, show, times
 
 MOST_CALLERS: Final = 3
 # The published articles behind some of the rules, by the names that these cite, and whose they are.
@@ -204,13 +204,15 @@ def verdict(answer: DiagnosisJson) -> list[str]:
     fix = "" if said.fix is None else to_do(said.fix, said.where)
     gives = "" if by is None else factor(by.speedup, by.expected)
     do = ": ".join(filter(None, [fix, gives]))
-    others = [each for each in answer.findings if each.severity != Severity.INFO]
+    lost = [f.lost_share for f in answer.findings if f.severity != Severity.INFO]
     # Else what stands below reads as the reason of what stands above.
-    is_other = by is None and others and all(each.lost_share for each in others)
+    is_other = by is None and lost and all(x is not None and x[1] < (said.share or 0) for x in lost)
     rest = ["What is found below is about other, smaller parts"] * bool(is_other)
+    # A cure that is no line of the user's has none, whatever line computes most.
+    where = said.where[:1] if by is None or by.where else []
     return [
         printable(said.what or said.text),
-        *map(in_function, said.where[:1]),
+        *map(in_function, where),
         *(
             [f"the main thread there: {', '.join(map(called_there, said.within))}"]
             * bool(said.within)
@@ -249,7 +251,7 @@ def gain(finding: FindingJson) -> str | None:
     more = [
         text,
         *([f"At the power drawn now that is {lost}"] if lost else []),
-        *([f"What narrows it: {printable(finding.narrowed_by)}"] if finding.narrowed_by else []),
+        *([printable(finding.narrowed_by)] if finding.narrowed_by else []),
     ]
     return f"{'. '.join(more)}."
 
@@ -258,11 +260,11 @@ def factor(speedup: Sequence[float] | None, expected: float | None) -> str:
     """Say how much faster it is expected to be, with the range; empty where there is none."""
     if speedup is None or expected is None:
         return ""
-    between = _between(*(f"{end:.2f}x" for end in speedup))
+    between = _between(*map(times, speedup))
     if " " not in between:
         return f"{between} faster"
     unsure = "uncertain: " if is_uncertain(speedup) else ""
-    return f"about {expected:.2f}x faster ({unsure}{between})"
+    return f"about {times(expected)} faster ({unsure}{between})"
 
 
 def to_do(fix: FixJson, where: Sequence[PlaceJson]) -> str:

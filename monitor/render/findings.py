@@ -28,6 +28,7 @@ from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.budget import NARROWEST, bar, in_order, legend, words
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
+from whyidle.monitor.render.finding_text import PlaceText
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import fitted
 from whyidle.monitor.signals.cores import FULL, RUNNERS, Runner
@@ -209,9 +210,9 @@ def finding(finding: FindingJson, width: int, *, everything: bool = False) -> It
         yield _line(said.gain, width)
     elif finding.severity != Severity.INFO:
         yield _line(NO_GAIN, width)
-    for place in said.places:
-        yield _line(f"at {place.words}", width)
-        if place is said.places[0] and said.callers:
+    for number, place in enumerate(_places(said.places, everything=everything)):
+        yield _line(f"at {place}", width)
+        if said.callers and not number:
             yield _line(said.callers, width)
     for remedy in said.remedies:
         code = remedy.code if everything else finding_text.own_code(remedy.code)
@@ -221,13 +222,24 @@ def finding(finding: FindingJson, width: int, *, everything: bool = False) -> It
         for row in code.splitlines():
             yield Text(f"{_INDENT * 3}{row}", style="cyan", no_wrap=True, overflow="ignore")
     for e in said.evidence if everything else said.evidence[:MOST_EVIDENCE]:
-        yield _line(f"{e.words}  ({e.aged})", width)
+        yield _line(f"{e.words}  ({e.aged})" if everything else e.words, width)
     if everything:
         yield _line(f"Documents: {', '.join(said.documents)}.  More: {said.more}", width)
     elif said.references:
         yield _line(f"Read more: {'; '.join(said.references)}", width)
     if everything and said.also_seen:
         yield _line(f"Also seen: {', '.join(said.also_seen)}.", width)
+
+
+def _places(places: Sequence[PlaceText], *, everything: bool) -> Iterator[str]:
+    """Yield the lines of a finding, each once, by the name of its file; everything: as they are."""
+    if everything:
+        yield from (place.words for place in places)
+        return
+    first = {(place.json.file, place.json.line): place for place in reversed(places)}
+    for place in sorted(first.values(), key=places.index):
+        share = place.share and f", {place.share} of the time"
+        yield f"{finding_text.in_function(place.json)}{share}"
 
 
 def overhead(cost: OverheadJson) -> str | None:
@@ -293,11 +305,12 @@ def _not_checked(not_checked: list[NotCheckedJson], width: int) -> Iterator[Text
 
 
 def _is_little(found: FindingJson) -> bool:
-    """Whether all that it could give is less than what a finding of any weight costs."""
+    """Whether it is expected to give nothing, or less than what a finding of any weight costs."""
     lost = found.lost_share
     if found.severity != Severity.INFO or lost is None:
         return False
-    return lost[1] < Severity.MEDIUM.least
+    is_nothing = found.expected is not None and found.expected < 1 / (1 - Severity.LOW.least)
+    return is_nothing or lost[1] < Severity.MEDIUM.least
 
 
 def _unjudged(not_checked: Sequence[NotCheckedJson]) -> Iterator[Text]:

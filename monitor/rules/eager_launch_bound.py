@@ -100,7 +100,9 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
     # Below such a batch more samples in a step are the better cure: tiny_work.
     if share < BOUND or small or trace.calls(_COMPILED):
         return None
-    part = max((Slice.COMPUTE, Slice.IDLE_DISPATCH), key=trace.taken)
+    # Operators and what lies between them are one cost; what no operator ran in is surely lost.
+    is_late = trace.taken(Slice.IDLE_DISPATCH) >= Severity.MEDIUM.least
+    part = Slice.IDLE_DISPATCH if is_late else Slice.COMPUTE
     return Found(
         # A model that is called for one sample, or one element of a sequence, at a time is slower
         # compiled: nothing says that this one is not.

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core.finding import Evidence, Found
-from whyidle.monitor.rules import Fix, Rule, Window
+from whyidle.monitor.rules import Fix, Rule, Window, both
 from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import asking
@@ -40,7 +40,8 @@ def _watched(window: Window, finding: Found) -> Found:
         Evidence("gradients are watched", f"{place.file}:{place.line}", "", "source")
         for place in watched
     )
-    return replace(finding, evidence=(*finding.evidence, *seen), where=(*finding.where, *watched))
+    where, fixes = (*finding.where, *watched), _UNWATCHED if watched else finding.fixes
+    return replace(finding, evidence=(*finding.evidence, *seen), where=where, fixes=fixes)
 
 
 _CODE: Final = """\
@@ -50,9 +51,10 @@ if step % 100 == 0:
     log.write(json.dumps(entry) + "\\n")
     total = 0.0"""
 _TEXT: Final = (
-    "Log every hundredth step, with the mean of the steps between. Let the file buffer: no"
-    " flush, no fsync."
+    "Do it every hundredth step, with the mean of the steps between. Let a file buffer: no flush,"
+    " no fsync."
 )
+_UNWATCHED: Final = both("Watch no gradients. wandb.watch: log=None, or log_freq=1000.")
 
 # Of a hundred times one is left.
 detect = phase(Phase.LOGGING, left=0.01, also=_watched)
@@ -60,9 +62,7 @@ detect = phase(Phase.LOGGING, left=0.01, also=_watched)
 rule = Rule(
     title="Logging takes time in every step",
     fixes={
-        "pytorch": Fix(
-            f"{_TEXT} wandb.watch: log=None, or log_freq=1000.", _CODE.format(loss="loss.detach()")
-        ),
+        "pytorch": Fix(_TEXT, _CODE.format(loss="loss.detach()")),
         "jax": Fix(_TEXT, _CODE.format(loss="loss")),
     },
 )

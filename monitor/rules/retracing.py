@@ -84,8 +84,8 @@ for x, y in batches:
 _PIPELINE: Final = re.compile(r"Dataset_\w+")
 _MAKES_PIPELINE: Final = re.compile(r".+\.(predict|evaluate|fit)")
 CALL_MODEL: Final = Fix(
-    "Call the model itself on a few samples. Each call of predict, evaluate or fit makes a"
-    " pipeline and a loop.",
+    "Call model(x, training=False) in place of predict(). Each call of predict, evaluate or fit"
+    " makes a pipeline and a loop.",
     "outputs = model(samples, training=False)  # not: model.predict(samples)",
 )
 PIPELINE_ONCE: Final = Fix(

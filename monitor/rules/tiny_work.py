@@ -114,7 +114,7 @@ def _of_small_calls(window: Window, cost: Overhead) -> Verdict:
             Evidence.of("main thread's time for one", cost.each.times(1e6, "us")),
         ),
         slice=Slice.COMPUTE,
-        title="The model is called for too little at a time",
+        title="Each call of the model has too little to compute",
         fixes={"pytorch": MANY_ENVIRONMENTS if plays else MANY_ROWS},
     )
 

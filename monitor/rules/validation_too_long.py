@@ -83,7 +83,7 @@ rule = Rule(
     title="Validation takes much of the training's time",
     fixes={
         "pytorch": Fix(
-            f"{_TEXT}. Use larger batches, and persistent_workers=True for its loader.",
+            f"{_TEXT}. If it has a DataLoader: larger batches, persistent_workers=True.",
             """\
 if step % 5000 == 0:  # was: step % 500
     with torch.inference_mode():

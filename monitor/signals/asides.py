@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import ast
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.code.callees import reads_at
+from whyidle.monitor.code.source import dotted, nodes_at
 from whyidle.monitor.core.amounts import LEAST_SAMPLES, MOST_SHOWN, MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place, Severity
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
@@ -17,6 +19,8 @@ from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.phases import BESIDE, STOPPING, WORDS, Phase
 from whyidle.monitor.signals.window import Window
 
+# A title has 60 characters.
+LONGEST_NAME: Final = 18
 MARKED: Final = "marked as this by the job's own code, or its trainer"
 
 
@@ -121,6 +125,14 @@ def _begins(row: HostRow) -> tuple[str, str] | None:
     return None if row.begins is None else (row.begins.file, row.begins.function)
 
 
+def _called(where: Sequence[Place]) -> str:
+    """Return what the first line calls for what it does alone; empty where that is not one call."""
+    nodes = nodes_at(where[0].file, where[0].line) if where else ()
+    calls = [x.value for x in nodes if isinstance(x, ast.Expr) and isinstance(x.value, ast.Call)]
+    name = dotted(calls[0].func).removeprefix("self.") if len(calls) == 1 else ""
+    return f"{name}()" if name and len(name) <= LONGEST_NAME else ""
+
+
 def found(window: Window, some: Taken, left: float) -> Found | None:
     """Return the finding about a phase; ``None``: it takes too little."""
     gain = some.gain(window, left)
@@ -134,11 +146,13 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
     if waits and waits.value and phase in {Phase.CHECKPOINT, Phase.LOGGING}:
         part = Slice.IDLE_IO
     takes = "took" if times == 1 else "takes"
-    title = f"{WORDS[phase].capitalize()} {takes} {some.most:.0%} of the main thread's time"
+    where = some.where(lambda row: row.begins)
+    what = _called(where) if phase is Phase.LOGGING else ""
+    title = f"{what or WORDS[phase].capitalize()} {takes} {some.most:.0%} of the main thread's time"
     return Found(
         gain=gain,
         evidence=some.evidence(window),
-        where=some.where(lambda row: row.begins),
+        where=where,
         slice=part,
         confidence=Confidence.INFERRED,
         # What was seen once may not come again for hours.

@@ -41,7 +41,7 @@ READS: Final = re.compile("Interleave|Map|TFRecord|TextLine|FixedLength")
 # What is wrong with a pipeline, and what to do about it.
 _AGAIN: Final = (
     "nothing is kept from pass to pass: no cache",
-    "If it fits into memory, add cache() before what is random.",
+    "If the data fits into memory, put .cache() before .shuffle().",
 )
 _PYTHON: Final = (
     "a Python function makes each element, and one holds Python's lock at a time",
@@ -53,7 +53,7 @@ _BEGUN: Final = (
 )
 _UNREAD: Final = (
     "nothing is made ahead: no prefetch at its end",
-    "End it with prefetch(tf.data.AUTOTUNE).",
+    "End it with .prefetch(tf.data.AUTOTUNE).",
 )
 _LATE: Final = (
     "shuffle stands after batch: it moves whole batches and holds many in memory",

@@ -114,14 +114,18 @@ def test_what_is_expected_to_gain_most_comes_first(known: dict[str, Rule]) -> No
     assert names(diagnose(window())) == ["wider", "wide", "sure", "may be nothing"]
 
 
+CHANGE = "Make the change"
+ON_GPU: dict[str, Any] = {"facts": {"torch": {"backend": "cuda"}}}
+
+
 @pytest.mark.parametrize(
     ("at", "rule", "narrower"),
     [
-        ({"kind": "file"}, "any", "a trace with the change (monitor compare test NEW)"),
-        ({"pid": 7, "facts": {"torch": {"backend": "cuda"}}}, "any", "a trace (monitor trace 7)"),
-        ({"pid": 7}, "any", "a run with the change (monitor compare test last)"),
-        ({"pid": 7}, "gc_pauses", "a try in the running job (monitor try 7 --suggest)"),
-        ({}, "any", "a run with the change (monitor compare test last)"),
+        ({"kind": "file"}, "any", f"{CHANGE}, take a trace, then type: monitor compare test NEW"),
+        (ON_GPU | {"pid": 7}, "any", "A trace narrows it: monitor trace 7"),
+        ({"pid": 7}, "any", f"{CHANGE}, watch again, then type: monitor compare test last"),
+        ({"pid": 7}, "gc_pauses", "Try it in the running job: monitor try 7 --suggest"),
+        ({}, "any", f"{CHANGE}, watch again, then type: monitor compare test last"),
     ],
 )
 def test_a_range_too_wide_to_decide_by_says_what_narrows_it(

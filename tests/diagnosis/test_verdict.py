@@ -210,8 +210,8 @@ def spread(dispatch: float, *lines: tuple[str, int, float], backend: str = "cpu"
 def test_the_line_that_computes_most_stands_beside_what_is_idle(
     lines: list[tuple[str, int, float]], at: str
 ) -> None:
-    said = verdict(spread(0.12, *lines))
-    assert said["text"].startswith("No known cause: 12% of the time is the host preparing work")
+    said = verdict(spread(0.22, *lines))
+    assert said["text"].startswith("No known cause: 22% of the time is the host preparing work")
     assert f"% is compute, mostly at {at}." in said["text"]
     file, _, line = at.rpartition(":")
     assert said["where"][-1]["file"].endswith(file)
@@ -225,9 +225,9 @@ def test_the_line_that_computes_most_stands_beside_what_is_idle(
         # No line takes more than what is idle.
         spread(0.4, *[("/u/train.py", n, 6.0) for n in range(10)]),
         # What is launched is computed later: the line is not where the time goes.
-        spread(0.12, ("/u/helper.py", 62, 66.0), backend="cuda"),
+        spread(0.22, ("/u/helper.py", 62, 66.0), backend="cuda"),
         # It is named already.
-        spread(0.12, ("/u/made.py", 53, 66.0)),
+        spread(0.22, ("/u/made.py", 53, 66.0)),
     ],
     ids=["spread", "later", "named"],
 )
@@ -242,6 +242,19 @@ def test_where_nothing_is_worth_fixing_the_line_that_computes_is_named(backend: 
     assert said["text"].startswith("Nothing worth fixing above 1% of the time was found: ")
     assert said["text"].endswith("is compute, at helper.py:62.")
     assert (said["rule"], said["fix"]) == (None, None)
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("idle", ["idle_dispatch", "idle_unknown", "idle_sync"])
+def test_a_job_that_mostly_computes_is_told_so_first(known: dict[str, Rule], idle: str) -> None:
+    seen = spends(**{idle: 0.15})
+    assert verdict(seen)["text"].startswith("85% is compute; 15% is ")
+    add(known, "slight", Found(Gain.between(0.16, 0.2), EVIDENCE, severity=Severity.LOW))
+    assert verdict(seen)["what"] == "85% is compute. Worth a look: Fault slight."
+    assert not verdict(spends(**{idle: 0.3}))["text"].startswith("70% is compute")
+    # What is loud stands before what computes.
+    add(known, "loud", gains(0.2, 0.3))
+    assert verdict(seen)["what"] == "Fault loud."
 
 
 def test_what_is_loud_says_why_where_nothing_else_does(known: dict[str, Rule]) -> None:

@@ -107,7 +107,7 @@ def test_many_at_once_and_nothing_compiled(
 ) -> None:
     job = small(tmp_path, source, line)
     finding = found("tiny_work", job)
-    assert finding.title == "The model is called for too little at a time"
+    assert finding.title == "Each call of the model has too little to compute"
     assert finding.fixes is not None
     assert finding.fixes["pytorch"].text.startswith(words)
     assert judge("eager_launch_bound", job) is None

@@ -16,6 +16,7 @@ from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.live.lines import cut, ends
+from whyidle.monitor.render.numbers import times
 
 INDENT: Final = "       "
 # The rest is a key away.
@@ -62,9 +63,9 @@ def _said(verdict: VerdictJson) -> Advice:
 
 def _found(finding: FindingJson) -> Advice:
     slow, fast = finding.speedup or (1.0, 1.0)
-    gain = "" if finding.expected is None else f"about {finding.expected:.2f}x faster"
+    gain = "" if finding.expected is None else f"about {times(finding.expected)} faster"
     gain += ", uncertain" if gain and is_uncertain((slow, fast)) else ""
-    low, high = f"{slow:.2f}x", f"{fast:.2f}x"
+    low, high = times(slow), times(fast)
     fix, code = _fixed(next(iter(finding.fixes.values()), None), finding.where)
     return Advice(
         printable(finding.title),
