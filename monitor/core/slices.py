@@ -64,7 +64,9 @@ LOOKS: Final[dict[Slice, Look]] = {
     Slice.IDLE_COMPILE: Look("idle: compile", "a program is being compiled", "#A8089A", "c"),
     Slice.IDLE_SYNC: Look("idle: sync", "the host waits for the device", "#089C77", "s"),
     Slice.IDLE_GC: Look("idle: gc", "Python collects garbage", "#F74F5E", "g"),
-    Slice.IDLE_IO: Look("idle: checkpoint, I/O", "the job saves or loads state", "#9D0D1B", "o"),
+    Slice.IDLE_IO: Look(
+        "idle: I/O, sleep", "the job reads or writes files, or sleeps", "#9D0D1B", "o"
+    ),
     Slice.IDLE_OTHER_PROCESS: Look(
         "idle: other process",
         "another process has the device, or the job waits for one",

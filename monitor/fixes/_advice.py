@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from whyidle.monitor.code.source import function_at
@@ -40,7 +41,7 @@ def advised(
         if patch is not None:
             fixes = _written(finding.fixes, patch, mine)
         else:
-            fixes = _in_words(finding.fixes, refusals)
+            fixes = _in_words(finding.fixes, refusals, mine)
         found.append(replace(finding, fixes=fixes))
     return found
 
@@ -66,15 +67,18 @@ def _place(file: str, line: int) -> PlaceJson:
     return PlaceJson(file=file, line=line, function=function_at(file, line))
 
 
-def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict[str, FixJson]:
+def _in_words(
+    fixes: Mapping[str, FixJson], refusals: Sequence[Refusal], codemods: Sequence[Codemod]
+) -> dict[str, FixJson]:
     """Say which option to set; else at which line no change can be proved right, and why."""
     refused = min(refusals, key=lambda each: (each.instead is None, each.line is None))
     if refused.file is None or refused.line is None:
         return dict(fixes)
     place = at(refused.file, refused.line)
     if refused.instead is None:
-        said = f"By hand at {place}: {refused.why}."
-        edited = _place(refused.file, refused.line)
+        said = f"No automatic patch: at {place} {refused.why}."
+        names = {each.id for each in codemods if each.refuses_where_to_edit}
+        edited = _place(refused.file, refused.line) if refused.codemod in names else UNSET
         return {
             name: FixJson(text=f"{x.text} {said}", code=x.code, where=edited)
             for name, x in fixes.items()

@@ -61,6 +61,8 @@ class Codemod:
     changes_numbers: bool = False
     # Whose advice it is, where a program may use several: a loader of PyTorch's feeds JAX as well.
     framework: Framework | None = None
+    # Where it refuses is what a person has to change; else it is what cannot be proved.
+    refuses_where_to_edit: bool = False
     # Filled in by ``fixes.load``: what its file is called, and does.
     id: str = ""
     change: Callable[[Source, Wanted], Change] = lambda source, _: Change(source)

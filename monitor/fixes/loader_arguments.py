@@ -226,7 +226,7 @@ class _Proof:
             self._own(made, kind)
         else:
             what = self.source.code(made.func)
-            raise Refused(f"its data set is made elsewhere: {what}", self.loader)
+            raise Refused(f"its data set, {what}, is made elsewhere", self.loader)
         if isinstance(value, ast.Name):
             self._unchanged(value)
 
@@ -354,4 +354,5 @@ codemod = Codemod(
     title="Worker processes that stay alive load the batches",
     rules=("input_starved",),
     framework="pytorch",
+    refuses_where_to_edit=True,
 )

@@ -45,6 +45,8 @@ LEAST_CORES: Final = 0.05
 # Of ranks as many lines, the latest first; of what each is at as many words.
 MOST_RANKS: Final = 8
 MOST_CLASSES: Final = 3
+# As a share is written.
+NOTHING: Final = "0%"
 NO_CODE: Final = "none of your code"
 # The most telling, and what it is compared with.
 MOST_EVIDENCE: Final = 2
@@ -236,7 +238,8 @@ def _places(places: Sequence[PlaceText], *, everything: bool) -> Iterator[str]:
     if everything:
         yield from (place.words for place in places)
         return
-    first = {(place.json.file, place.json.line): place for place in reversed(places)}
+    shown = [place for place in places if place is places[0] or place.share != NOTHING]
+    first = {(place.json.file, place.json.line): place for place in reversed(shown)}
     for place in sorted(first.values(), key=places.index):
         share = place.share and f", {place.share} of the time"
         yield f"{finding_text.in_function(place.json)}{share}"

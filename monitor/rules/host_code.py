@@ -81,8 +81,8 @@ def detect(window: Window) -> Verdict:
     found = Found(
         gain=None,
         evidence=tuple(
-            Evidence.of(f"{who}: {HOST_LOOKS[doing].words}", job.sampled(share))
-            for doing, share in sums.items()
+            Evidence.of(f"{who}: {HOST_LOOKS[doing].words}{_whose(window, doing, mine)}", share)
+            for doing, share in ((doing, job.sampled(part)) for doing, part in sums.items())
         ),
         where=by_line(mine, lambda row: _place(account, row))[:MOST_SHOWN],
         confidence=Confidence.INFERRED,
@@ -121,6 +121,14 @@ def detect(window: Window) -> Verdict:
             row for row in mine if (at := _place(account, row)) and (at.file, at.line) in named
         ),
     )
+
+
+def _whose(window: Window, doing: HostClass, rows: Sequence[HostRow]) -> str:
+    """Return which libraries they are, where libraries work."""
+    lines = {row.innermost for row in rows if row.innermost is not None}
+    where = [Place(line.file, line.line, line.function) for line in lines]
+    names = _packages(window, where) if doing is HostClass.LIBRARY else []
+    return f" ({', '.join(names)})" if names else ""
 
 
 def _packages(window: Window, where: Sequence[Place]) -> list[str]:

@@ -76,6 +76,14 @@ def detect(window: Window) -> Verdict:
     if window.serves:
         # What it reads and decodes is a request, and no batch.
         return None
+    verdict = _loading(window)
+    # A loader of PyTorch's feeds other frameworks as well, and is what has to change.
+    if isinstance(verdict, Found) and not verdict.frameworks and window.loaders:
+        return replace(verdict, frameworks=("pytorch",))
+    return verdict
+
+
+def _loading(window: Window) -> Verdict:
     waits = _waits(window)
     verdict = _judge(window, waits)
     if (pipeline := pipeline_of(window)) is not None:
@@ -300,7 +308,7 @@ rule = Rule(
     documents=("D2 §4", "D5"),
     fixes={
         "pytorch": Fix(
-            "Load with worker processes that stay alive.",
+            "Load with worker processes: num_workers=N, persistent_workers=True.",
             """\
 workers = {"num_workers": 8, "persistent_workers": True}
 loader = DataLoader(dataset, **workers, **as_before)""",

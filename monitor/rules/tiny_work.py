@@ -21,6 +21,7 @@ D1 §3 (larger batches).
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
@@ -30,6 +31,7 @@ from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
 from whyidle.monitor.signals.operators import Overhead, overhead, small_calls
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import asking
 
 # A batch that a CPU has something to do with.
 SMALL_BATCH: Final = 48
@@ -52,6 +54,7 @@ MANY_ENVIRONMENTS: Final = Fix(
     "Run several environments, and ask the model once for all of them. torch.compile would make"
     " such a small call slower."
 )
+_SIZE: Final = re.compile(r"\bbatch_?size\s*=\s*(\d+)", re.IGNORECASE)
 TITLE: Final = "Most of each step is overhead: the batch is too small"
 
 
@@ -82,6 +85,7 @@ def _on_cpu(window: Window) -> Verdict:
     return Found(
         gain=_gain_on_cpu(window, cost),
         evidence=Evidence.known(measures),
+        where=asking(window.job, _SIZE, if_=lambda asked: int(asked[1]) == batch),
         slice=Slice.COMPUTE,
         title=TITLE,
     )

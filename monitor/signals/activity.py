@@ -6,7 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.code.source import called, calls, dotted, functions, is_generator, text_of
+from whyidle.monitor.code.source import (
+    called,
+    calls,
+    dotted,
+    function_at,
+    functions,
+    is_generator,
+    text_of,
+)
 from whyidle.monitor.core.amounts import MOST_SHOWN
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.host_class import HOST_WORK
@@ -113,9 +121,10 @@ def _reads(line: SourceLine) -> bool:
 
 def fetches(line: SourceLine | Place) -> bool:
     """Tell whether a line is in a function that makes batches, by its name or since it yields."""
-    if _FETCHES.fullmatch(line.function):
-        return True
-    return any(map(is_generator, functions(line.file, line.function)))
+    # What a comprehension does is done by the function that it stands in.
+    inner = line.function.startswith("<")
+    name = function_at(line.file, line.line) if inner else line.function
+    return bool(_FETCHES.fullmatch(name)) or any(map(is_generator, functions(line.file, name)))
 
 
 def _draws(line: SourceLine, *, torch: bool) -> bool:

@@ -126,10 +126,11 @@ def _begins(row: HostRow) -> tuple[str, str] | None:
 
 
 def _called(where: Sequence[Place]) -> str:
-    """Return what the first line calls for what it does alone; empty where that is not one call."""
+    """Return what the first line calls for what it does alone; empty where it does more."""
     nodes = nodes_at(where[0].file, where[0].line) if where else ()
     calls = [x.value for x in nodes if isinstance(x, ast.Expr) and isinstance(x.value, ast.Call)]
-    name = dotted(calls[0].func).removeprefix("self.") if len(calls) == 1 else ""
+    # Of ``plt.draw(); plt.pause(0.1)`` the second one.
+    name = dotted(calls[-1].func).removeprefix("self.") if calls else ""
     return f"{name}()" if name and len(name) <= LONGEST_NAME else ""
 
 

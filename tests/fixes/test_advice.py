@@ -156,7 +156,7 @@ def test_what_is_set_already_is_not_advised(tmp_path: Path) -> None:
 def test_a_refusal_has_its_place_and_an_example_its_name(tmp_path: Path) -> None:
     program = DATA.replace("torch.load(str(i))", "torch.rand(3)") + OPTION.replace("a.workers", "0")
     said = advised(tmp_path, "input_starved", program)
-    assert "Do it. By hand at train.py:" in said.text
+    assert "Do it. No automatic patch: at train.py:" in said.text
     assert said.code == ADVICE["pytorch"].code
 
 

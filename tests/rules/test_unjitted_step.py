@@ -193,6 +193,13 @@ def shuffled(images, key):
         order = jax.random.permutation(key, 60000)
         yield images[order[:128]], 1
 """
+IN_PARTS = """\
+def dataloader(arrays, size, key):
+    while True:
+        order = jax.random.permutation(key, arrays[0].shape[0])
+        for start in range(0, len(order), size):
+            yield tuple(array[order[start : start + size]] for array in arrays)
+"""
 NAMED = """\
 def get_batch(data, key):
     starts = jax.random.randint(key, (32,), 0, 1000)
@@ -202,7 +209,13 @@ def get_batch(data, key):
 
 @pytest.mark.parametrize(
     ("program", "line", "function"),
-    [(ITERATES, 4, "__iter__"), (DRAWS, 4, "shuffled"), (NAMED, 3, "get_batch")],
+    [
+        (ITERATES, 4, "__iter__"),
+        (DRAWS, 4, "shuffled"),
+        (NAMED, 3, "get_batch"),
+        (NAMED, 3, "<listcomp>"),
+        (IN_PARTS, 5, "<genexpr>"),
+    ],
 )
 def test_batches_of_single_operations_beside_a_compiled_step(
     tmp_path: Path, program: str, line: int, function: str
