@@ -37,7 +37,7 @@ def opened(app: AppTest) -> list[bool]:
 def test_a_finding_has_its_gain_its_evidence_its_code_and_its_fix(store: Path) -> None:
     said = text(drawn("fix", store, "before"))
     assert "The device waits for the next batch" in said
-    assert "a step gets about 2.95x faster (2.61x to 3.33x)" in said
+    assert "A step gets about 2.95x faster (2.61x to 3.3x)" in said
     assert "<td>waiting for input</td><td class=n>65%</td>" in said
     assert f"{file_of(BEFORE)}:30 in __getitem__, 90%" in said
     assert '<div class="here"><b>  30</b>        time.sleep(READ_SECONDS)' in said

@@ -50,7 +50,7 @@ def live(tmp_path: Path) -> Iterator[Path]:
 def test_it_answers_in_order_what_a_person_asks(store: Path) -> None:
     words = app(store).words
     places = [words.index(each) for each in (
-        "train.py", "of each step", "Show the fix", "Where the time goes", "GPU in use", "Steps",
+        "train.py", "Show the fix", "Where the time goes", "GPU in use", "Steps",
         "GPU time lost", "What happened",
     )]  # fmt: skip
     assert places == sorted(places)
