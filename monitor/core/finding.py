@@ -120,6 +120,11 @@ class Contradiction(Exception):  # noqa: N818  what was measured, not a defect o
     """Two signals that cannot both be true."""
 
 
+def times(factor: float) -> str:
+    """Return a factor with as many digits as one is known to: 1.84x, 4.7x, 32x."""
+    return f"{factor:.{2 if factor < 2.995 else 1 if factor < 9.95 else 0}f}x"
+
+
 def is_uncertain(speedup: Sequence[float]) -> bool:
     """Tell whether the ends of a range are far apart."""
     slow, fast = speedup

@@ -56,11 +56,20 @@ def _written(
     own = [codemod.framework, *own] if codemod.framework else own
     name: str = next((each for each in own if each in fixes), next(iter(fixes)))
     notes = ("monitor fix --allow-numerics writes it.",) if codemod.changes_numbers else ()
-    code, text = _snippet.of(patch, *notes), fixes[name].text
+    code = _snippet.of(patch, *notes)
+    text = _filled(fixes[name].text, patch)
     if code is None:
         text = f"{text} monitor fix has the patch for {Path(patch.file).name}."
     edited = _place(patch.file, _snippet.edited(patch))
     return {name: FixJson(text=text, code=code or "", where=edited)}
+
+
+def _filled(text: str, patch: Patch) -> str:
+    """Return a sentence with the numbers that the patch has, where it says N."""
+    for name in re.findall(r"(\w+)=N\b", text):
+        given = re.search(rf"\b{name}=(\w+)", patch.after)
+        text = text if given is None else text.replace(f"{name}=N", given[0])
+    return text
 
 
 def _place(file: str, line: int) -> PlaceJson:

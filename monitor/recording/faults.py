@@ -15,7 +15,7 @@ from msgspec import to_builtins
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, VerdictJson
 from whyidle.monitor.core.errors import Problem
-from whyidle.monitor.core.finding import Contradiction, at
+from whyidle.monitor.core.finding import Contradiction, at, times
 from whyidle.monitor.core.pace import unhurried
 from whyidle.monitor.diagnosis.debounce import Change, Debouncer
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
@@ -135,7 +135,7 @@ def sentence(change: Change) -> str:
     if change.news == "gone":
         return f"No longer found: {finding.title} [{finding.rule}]."
     expected = finding.expected
-    gain = "" if expected is None else f", about {expected:.2f}x faster when fixed"
+    gain = "" if expected is None else f", about {times(expected)} faster when fixed"
     place = next(iter(finding.where), None)
     where = "" if place is None else f", {at(place.file, place.line)}"
     return f"Found: {finding.title}{gain}{where} [{finding.rule}]."

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
+from whyidle.monitor.core.finding import times
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_text import short
-from whyidle.monitor.render.numbers import times
 from whyidle.monitor.runs.summary import RunSummary
 
 MOST: Final = 3

@@ -14,10 +14,17 @@ from whyidle.monitor.core.contracts.diagnosis import (
     FixJson,
     PlaceJson,
 )
-from whyidle.monitor.core.finding import EXAMPLE, FRAMEWORKS, Confidence, Severity, is_uncertain
+from whyidle.monitor.core.finding import (
+    EXAMPLE,
+    FRAMEWORKS,
+    Confidence,
+    Severity,
+    is_uncertain,
+    times,
+)
 from whyidle.monitor.libraries.frames import package_of
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.numbers import amount, money, show, times
+from whyidle.monitor.render.numbers import amount, money, show
 
 MOST_CALLERS: Final = 3
 # The published articles behind some of the rules, by the names that these cite, and whose they are.

@@ -78,11 +78,6 @@ def duration(seconds: float) -> str:
     return f"{days} d {clock}" if days else clock
 
 
-def times(factor: float) -> str:
-    """Return a factor with as many digits as one is known to: 1.84x, 4.7x, 32x."""
-    return f"{factor:.{2 if factor < 2.995 else 1 if factor < 9.95 else 0}f}x"
-
-
 def amount(value: float | str, unit: str) -> str:
     """Return a measured number in any unit; text stays as it is."""
     if isinstance(value, str):

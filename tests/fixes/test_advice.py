@@ -32,7 +32,9 @@ class Photos(Dataset):
 """
 
 
-def advised(folder: Path, rule: str, program: str, **measured: float) -> FixJson:
+def advised(
+    folder: Path, rule: str, program: str, advice: dict[str, FixJson] = ADVICE, **measured: float
+) -> FixJson:
     """Return what a finding says that is at the line with a mark."""
     file = folder / "train.py"
     file.write_text(dedent(program))
@@ -46,7 +48,7 @@ def advised(folder: Path, rule: str, program: str, **measured: float) -> FixJson
             EvidenceJson(name=name.replace("_", " "), value=n, unit="count", source="agent")
             for name, n in measured.items()
         ],
-        where=[place], fixes=ADVICE, documents=[], also_seen=[], behind=None,
+        where=[place], fixes=advice, documents=[], also_seen=[], behind=None,
         energy=EnergyJson(watts_lost=None, joules_per_step=None, money_per_step=None,
                           money_per_hour=None, currency="USD", unknown={}),
     )  # fmt: skip
@@ -70,6 +72,19 @@ def test_the_loader_keeps_its_arguments(tmp_path: Path) -> None:
     )
     assert max(map(len, said.code.splitlines())) <= _snippet.WIDTH
     assert "example" not in said.code
+
+
+@pytest.mark.parametrize(
+    ("advice", "said"),
+    [
+        ("Load in num_workers=N processes.", "Load in num_workers=8 processes."),
+        ("Load with batch_size=N.", "Load with batch_size=N."),
+    ],
+)
+def test_the_sentence_has_the_number_of_the_code(tmp_path: Path, advice: str, said: str) -> None:
+    program = DATA + "loader = DataLoader(Photos(), 32)\nfor x in loader:  # here\n    print(x)\n"
+    advices = {"pytorch": FixJson(text=advice, code="")}
+    assert advised(tmp_path, "input_starved", program, advices).text == said
 
 
 def test_the_optimizer_is_theirs(tmp_path: Path) -> None:

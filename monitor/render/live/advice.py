@@ -9,14 +9,13 @@ from typing import Final
 from rich.text import Text
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson, FixJson, PlaceJson, VerdictJson
-from whyidle.monitor.core.finding import is_uncertain
+from whyidle.monitor.core.finding import is_uncertain, times
 from whyidle.monitor.recording.faults import FIRST_SECONDS
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import finding_text
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.live.lines import cut, ends
-from whyidle.monitor.render.numbers import times
 
 INDENT: Final = "       "
 # The rest is a key away.
