@@ -215,8 +215,8 @@ def verdict(answer: DiagnosisJson) -> list[str]:
     # Else what stands below reads as the reason of what stands above.
     is_other = by is None and lost and all(x is not None and x[1] < (said.share or 0) for x in lost)
     rest = ["What is found below is about other, smaller parts"] * bool(is_other)
-    # A cure that is no line of the user's has none, whatever line computes most.
-    where = said.where[:1] if by is None or by.where else []
+    # The line that computes most is named in the sentence itself.
+    where = [place for place in said.where[:1] if short(place) not in (said.what or said.text)]
     return [
         printable(said.what or said.text),
         *map(in_function, where),

@@ -46,8 +46,7 @@ BOUND: Final = 0.8
 FUSED_LEAST, FUSED_MOST = 0.35, 0.85
 MORE_AT_ONCE: Final = Fix(
     "Compute more per call: batch samples, sequences or environments. Pad sequences first."
-    " Compile only what is called once a step with shapes that stay the same: a model that is"
-    " called for each letter of a name gets slower."
+    " Compile only what is called once a step with fixed shapes: small calls get slower."
 )
 _COMPILED: Final = r"Torch-Compiled Region.*|CompiledFunction|## Call CompiledFxGraph.*"
 
