@@ -22,7 +22,7 @@ from whyidle.monitor.code.source import (
     variables,
     written,
 )
-from whyidle.monitor.code.trains import trains
+from whyidle.monitor.code.trains import is_training, trains
 from whyidle.monitor.runs.stacks import CodeLine
 
 _JOINS: Final = re.compile(
@@ -63,6 +63,14 @@ def _loops(file: str) -> dict[int, int]:
     """Return by line within such a loop the line at which the sequence grows."""
     found: dict[int, int] = {}
     for loop in _all(file):
+        if any(
+            is_training(node)
+            for x in loop.body
+            for node in ast.walk(x)
+            if isinstance(node, ast.Call)
+        ):
+            # Data that a model is trained on grows from round to round, and is no sequence.
+            continue
         inside = [node for each in loop.body for node in ast.walk(each)]
         for growth in filter(None, map(grows, inside)):
             if _goes_on(growth, inside, _targets(loop)):

@@ -225,6 +225,8 @@ class Fix:
 
     text: str
     code: str = ""
+    # The line to edit, where the source says it.
+    at: Place | None = None
 
     @property
     def example(self) -> str:

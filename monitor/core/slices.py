@@ -65,7 +65,7 @@ LOOKS: Final[dict[Slice, Look]] = {
     Slice.IDLE_SYNC: Look("idle: sync", "the host waits for the device", "#089C77", "s"),
     Slice.IDLE_GC: Look("idle: gc", "Python collects garbage", "#F74F5E", "g"),
     Slice.IDLE_IO: Look(
-        "idle: I/O, sleep", "the job reads or writes files, or sleeps", "#9D0D1B", "o"
+        "idle: I/O, sleep", "the job waits for files or others, or sleeps", "#9D0D1B", "o"
     ),
     Slice.IDLE_OTHER_PROCESS: Look(
         "idle: other process",

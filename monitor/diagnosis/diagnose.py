@@ -214,7 +214,7 @@ def verdict_json(diagnosis: Diagnosis, findings: Sequence[FindingJson]) -> Verdi
     who = None if job.is_named or job.pid is None else _process(job.pid, job.title, job.role)
     whose = "" if who is None else f"Process {who.pid}{f' ({who.title})' * bool(who.title)}: "
     return VerdictJson(
-        text=f"{whose}{said.text.rstrip('.')}{said.saves}{place}{rest}.",
+        text=f"{whose}{said.text_alone.rstrip('.')}{place}{rest}.",
         what=f"{whose}{said.text.rstrip('.')}{rest}.",
         process=UNSET if who is None else who,
         share=None if said.share is None else round(said.share, 4),
@@ -353,7 +353,11 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
             for place in found.where
         ],
         fixes={
-            name: FixJson(text=fix.text, code=fix.example)
+            name: FixJson(
+                text=fix.text,
+                code=fix.example,
+                where=UNSET if fix.at is None else place_json(fix.at),
+            )
             for name, fix in diagnosis.fixes(finding).items()
         },
         documents=list(finding.rule.documents),

@@ -52,15 +52,14 @@ def why_no_budget(window: Window) -> str:
 
 def narrowed_by(window: Window, rule: str, gain: Gain) -> str | None:
     """Say what would narrow a wide range, the cheapest first; ``None``: it decides as it is."""
-    if not gain.is_wide:
+    if not gain.is_wide or window.kind == "file":
         return None
-    pid = None if window.is_over or window.kind == "file" else window.job.pid
+    pid = None if window.is_over else window.job.pid
     if pid is not None and of_rule(rule):
-        return f"Try it in the running job: monitor try {pid} --suggest"
-    if window.kind == "file":
-        return f"Make the change, take a trace, then type: monitor compare {window.target} NEW"
+        return f"See what can be tried in the running job: monitor try {pid} --suggest"
     # Of a CPU the samples say as much, and TensorFlow's profiler nothing.
-    if window.trace is None and pid is not None and window.device == "gpu":
-        return f"A trace narrows it: monitor trace {pid}"
+    can_be_had = window.lacks(Need.TRACE).need is Need.TRACE and window.device == "gpu"
+    if window.trace is None and pid is not None and can_be_had:
+        return f"A trace may narrow it: monitor trace {pid}"
     run = window.target.removeprefix("run ")
     return f"Make the change, watch again, then type: monitor compare {run} last"

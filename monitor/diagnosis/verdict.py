@@ -65,6 +65,11 @@ class Headline:
     # What its cure gives, for places that say no factor.
     saves: str = ""
 
+    @property
+    def text_alone(self) -> str:
+        """The sentence with what its cure gives."""
+        return f"{self.text.rstrip('.')}{self.saves}." if self.saves else self.text
+
 
 UNJUDGED: Final = Headline(NOT_KNOWN)
 
@@ -116,7 +121,8 @@ def headline(
         part, by = None, first
     compute = _compute(rows)
     if part is not None or by is not None:
-        return _said(part, by, compute, _paced(window, by), at_once=window.job.computes_at_once)
+        said = _said(part, by, compute, _paced(window, by), at_once=window.job.computes_at_once)
+        return _told(window, said)
     if (serves := _serving(window)) is not None:
         return serves
     if not is_known:
@@ -127,6 +133,13 @@ def headline(
     return Headline(
         f"{HEALTHY}: {compute.share:.0%} is compute." if where else f"{HEALTHY}.", None, where
     )
+
+
+def _told(window: Window, said: Headline) -> Headline:
+    """Say what the cure gives in the sentence itself where no factor is told."""
+    if window.serves:
+        return replace(said, saves="")
+    return said if window.paced_by else replace(said, text=said.text_alone, saves="")
 
 
 def _serving(window: Window) -> Headline | None:

@@ -41,7 +41,7 @@ def advised(
         if patch is not None:
             fixes = _written(finding.fixes, patch, mine)
         else:
-            fixes = _in_words(finding.fixes, refusals, mine)
+            fixes = _in_words(finding.fixes, refusals)
         found.append(replace(finding, fixes=fixes))
     return found
 
@@ -57,17 +57,17 @@ def _written(
     name: str = next((each for each in own if each in fixes), next(iter(fixes)))
     notes = ("monitor fix --allow-numerics writes it.",) if codemod.changes_numbers else ()
     code = _snippet.of(patch, *notes)
-    text = _filled(fixes[name].text, patch)
+    text = _filled(fixes[name].text, code or "")
     if code is None:
         text = f"{text} monitor fix has the patch for {Path(patch.file).name}."
     edited = _place(patch.file, _snippet.edited(patch))
     return {name: FixJson(text=text, code=code or "", where=edited)}
 
 
-def _filled(text: str, patch: Patch) -> str:
-    """Return a sentence with the numbers that the patch has, where it says N."""
+def _filled(text: str, code: str) -> str:
+    """Return a sentence with the numbers that the changed code has, where it says N."""
     for name in re.findall(r"(\w+)=N\b", text):
-        given = re.search(rf"\b{name}=(\w+)", patch.after)
+        given = re.search(rf"\b{name}=\d+\b", code)
         text = text if given is None else text.replace(f"{name}=N", given[0])
     return text
 
@@ -76,9 +76,7 @@ def _place(file: str, line: int) -> PlaceJson:
     return PlaceJson(file=file, line=line, function=function_at(file, line))
 
 
-def _in_words(
-    fixes: Mapping[str, FixJson], refusals: Sequence[Refusal], codemods: Sequence[Codemod]
-) -> dict[str, FixJson]:
+def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict[str, FixJson]:
     """Say which option to set; else at which line no change can be proved right, and why."""
     refused = min(refusals, key=lambda each: (each.instead is None, each.line is None))
     if refused.file is None or refused.line is None:
@@ -86,8 +84,7 @@ def _in_words(
     place = at(refused.file, refused.line)
     if refused.instead is None:
         said = f"No automatic patch: at {place} {refused.why}."
-        names = {each.id for each in codemods if each.refuses_where_to_edit}
-        edited = _place(refused.file, refused.line) if refused.codemod in names else UNSET
+        edited = _place(refused.file, refused.line) if refused.edits else UNSET
         return {
             name: FixJson(text=f"{x.text} {said}", code=x.code, where=edited)
             for name, x in fixes.items()

@@ -16,9 +16,10 @@ _COMMENT: Final = re.compile(r"[ \t]*(#.*)?(?=\r?\n)")
 class Refused(Exception):  # noqa: N818  an answer, not a defect
     """The change cannot be proved right here: why, and at which piece, or line."""
 
-    def __init__(self, why: str, at: ast.AST | int | None = None) -> None:
+    def __init__(self, why: str, at: ast.AST | int | None = None, *, edits: bool = False) -> None:
         super().__init__(why)
-        self.why, self._at = why, at
+        # ``edits``: there is what a person has to change.
+        self.why, self._at, self.edits = why, at, edits
 
     def line(self, source: Source) -> int | None:
         """Return the line in its text."""

@@ -61,8 +61,6 @@ class Codemod:
     changes_numbers: bool = False
     # Whose advice it is, where a program may use several: a loader of PyTorch's feeds JAX as well.
     framework: Framework | None = None
-    # Where it refuses is what a person has to change; else it is what cannot be proved.
-    refuses_where_to_edit: bool = False
     # Filled in by ``fixes.load``: what its file is called, and does.
     id: str = ""
     change: Callable[[Source, Wanted], Change] = lambda source, _: Change(source)
@@ -101,3 +99,5 @@ class Refusal:
     line: int | None = None
     # What to do instead, where an option of the user's sets it: "start with --workers 8".
     instead: str | None = None
+    # There is what a person has to change; else what cannot be proved.
+    edits: bool = False

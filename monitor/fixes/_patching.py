@@ -46,7 +46,8 @@ def patched(
             codemod.id, why, file, refused.line(source), option.to(refused.value(option.now))
         )
     except Refused as refused:
-        return Refusal(codemod.id, refused.why, file, refused.line(source))
+        line = refused.line(source)
+        return Refusal(codemod.id, refused.why, file, line, edits=refused.edits)
     except RecursionError:
         return Refusal(codemod.id, TOO_DEEP, file)
     except Exception as error:  # noqa: BLE001  a defect of ours is no patch

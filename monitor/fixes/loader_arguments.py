@@ -217,7 +217,9 @@ class _Proof:
         made = self.source.constant(value)
         if self.depth > 4 or not isinstance(made, ast.Call):
             raise Refused(
-                f"what its data set is cannot be told: {self.source.code(value)}", self.loader
+                f"what its data set is cannot be told: {self.source.code(value)}",
+                self.loader,
+                edits=True,
             )
         name, kind = self.source.imported(made.func), self.source.definition(made.func)
         if name in _WRAPS:
@@ -226,7 +228,7 @@ class _Proof:
             self._own(made, kind)
         else:
             what = self.source.code(made.func)
-            raise Refused(f"its data set, {what}, is made elsewhere", self.loader)
+            raise Refused(f"its data set, {what}, is made elsewhere", self.loader, edits=True)
         if isinstance(value, ast.Name):
             self._unchanged(value)
 
@@ -234,10 +236,10 @@ class _Proof:
         if name.endswith("TensorDataset"):
             for each in made.args:
                 if isinstance(each, ast.Starred):
-                    raise Refused("its tensors come from elsewhere (*)", self.loader)
+                    raise Refused("its tensors come from elsewhere (*)", self.loader, edits=True)
                 self._on_host(each)
         elif name.endswith("ConcatDataset"):
-            raise Refused("its data set is made of several", self.loader)
+            raise Refused("its data set is made of several", self.loader, edits=True)
         else:
             self.of(made.args[0])
 
@@ -245,7 +247,7 @@ class _Proof:
         source = self.source
         if not isinstance(kind, ast.ClassDef) or not source.is_of_top(kind):
             raise Refused("its data set cannot be sent to a worker: it is no class of the module",
-                          self.loader)  # fmt: skip
+                          self.loader, edits=True)  # fmt: skip
         bases = [x.value if isinstance(x, ast.Subscript) else x for x in kind.bases]
         if len(bases) != 1 or not source.means(bases[0], *_MAP_STYLE):
             what = "it is not a plain Dataset: each worker may give all of its samples again"
@@ -269,7 +271,7 @@ class _Proof:
                 raise Refused("its data comes into the function from elsewhere: it may lie on the "
                               "device", node)  # fmt: skip
         if any(self.source.calls_of("torch.set_default_device")):
-            raise Refused("tensors are made on a device by default", self.loader)
+            raise Refused("tensors are made on a device by default", self.loader, edits=True)
 
     def _unchanged(self, dataset: ast.Name) -> None:
         """Refuse a data set that the program changes: workers keep what they began with."""
@@ -354,5 +356,4 @@ codemod = Codemod(
     title="Worker processes that stay alive load the batches",
     rules=("input_starved",),
     framework="pytorch",
-    refuses_where_to_edit=True,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,9 +217,10 @@ def verdict(answer: DiagnosisJson) -> list[str]:
     is_other = by is None and lost and all(x is not None and x[1] < (said.share or 0) for x in lost)
     rest = ["What is found below is about other, smaller parts"] * bool(is_other)
     # The line that computes most is named in the sentence itself.
-    where = [place for place in said.where[:1] if short(place) not in (said.what or said.text)]
+    what = said.what or said.text
+    where = [x for x in said.where[:1] if not re.search(rf" at {re.escape(short(x))}(?!\d)", what)]
     return [
-        printable(said.what or said.text),
+        printable(what),
         *map(in_function, where),
         *(
             [f"the main thread there: {', '.join(map(called_there, said.within))}"]
@@ -255,12 +257,9 @@ def gain(finding: FindingJson) -> str | None:
     else:
         text = f"Costs {_between(f'{low:.0%}', f'{high:.0%}')} of the time"
     lost = cost(finding)
-    more = [
-        text,
-        *([f"At the power drawn now that is {lost}"] if lost else []),
-        *([printable(finding.narrowed_by)] if finding.narrowed_by else []),
-    ]
-    return f"{'. '.join(more)}."
+    text = f"{text}. At the power drawn now that is {lost}." if lost else f"{text}."
+    # It ends with a command.
+    return f"{text} {printable(finding.narrowed_by)}" if finding.narrowed_by else text
 
 
 def factor(speedup: Sequence[float] | None, expected: float | None) -> str:

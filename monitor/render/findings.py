@@ -74,7 +74,9 @@ def page(answer: DiagnosisJson, width: int, *, everything: bool = False) -> Grou
     shown = [x for x in answer.findings if everything or not _is_little(x)]
     parts.extend(Group(*finding(x, width, everything=everything)) for x in shown)
     if little := len(answer.findings) - len(shown):
-        parts.append(Text(f"Not shown: {little} of little effect; --all shows them", style="dim"))
+        parts.append(
+            Text(f"Not shown: {little} of little or unknown effect; --all shows them", style="dim")
+        )
     budget = answer.budget
     if budget is None:
         parts.append(Text(f"Where the time goes is not known: {answer.unknown['budget']}."))
@@ -241,7 +243,7 @@ def _places(places: Sequence[PlaceText], *, everything: bool) -> Iterator[str]:
     shown = [place for place in places if place is places[0] or place.share != NOTHING]
     first = {(place.json.file, place.json.line): place for place in reversed(shown)}
     for place in sorted(first.values(), key=places.index):
-        share = place.share and f", {place.share} of the time"
+        share = place.share and f", {place.share}"
         yield f"{finding_text.in_function(place.json)}{share}"
 
 

@@ -64,7 +64,7 @@ torch.cuda.empty_cache()  # once, after the training, if at all""",
 # A glibc before 2.35 refuses a high MALLOC_MMAP_THRESHOLD_, and XLA's threads free arenas of
 # their own whatever the other two say.
 BY_ALLOCATOR: Final = both(
-    "Let glibc keep freed memory. Start it with MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0"
+    "Let glibc keep freed memory. Start the job with MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0"
     " MALLOC_TRIM_THRESHOLD_=4294967296, and keep that only if steps get faster.",
 )
 _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|FreeAsync)"

@@ -8,9 +8,9 @@ at 1.5 or more for each core.
 A container over its limit stops for the rest of each tenth of a second.
 
 ## How to fix
-Leave a core for the main thread, and divide the others: `torch.set_num_threads`, OMP_NUM_THREADS,
-MKL_NUM_THREADS, and OPENBLAS_NUM_THREADS=1 for NumPy. Libraries count the machine's cores, not the
-container's.
+Leave a core for the main thread, and divide the others among processes and workers:
+`torch.set_num_threads`, OMP_NUM_THREADS, MKL_NUM_THREADS, and OPENBLAS_NUM_THREADS=1 for NumPy.
+Libraries count the machine's cores, not the container's.
 
 ## When it is wrong
 A main thread ahead of a busy device loses nothing. For a CPU mask see `few_cpus_allowed`.

@@ -99,13 +99,15 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
     # Below such a batch more samples in a step are the better cure: tiny_work.
     if share < BOUND or small or trace.calls(_COMPILED):
         return None
-    # Operators and what lies between them are one cost; what no operator ran in is surely lost.
-    is_late = trace.taken(Slice.IDLE_DISPATCH) >= Severity.MEDIUM.least
+    # A model that is called for one sample, or one element of a sequence, at a time is slower
+    # compiled: nothing says that this one is not.
+    gain = Gain.between(share * FUSED_LEAST * is_batched, share * FUSED_MOST)
+    # Operators and what lies between them are one cost. Where as much lies between them as is
+    # expected back, that is what was seen to be lost.
+    is_late = trace.taken(Slice.IDLE_DISPATCH) >= MOSTLY * gain.expected
     part = Slice.IDLE_DISPATCH if is_late else Slice.COMPUTE
     return Found(
-        # A model that is called for one sample, or one element of a sequence, at a time is slower
-        # compiled: nothing says that this one is not.
-        gain=Gain.between(share * FUSED_LEAST * is_batched, share * FUSED_MOST),
+        gain=gain,
         evidence=(
             Evidence.of("operators", cost.per_step),
             Evidence.of("main thread's time for one", cost.each.times(1e6, "us")),

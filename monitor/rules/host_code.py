@@ -26,7 +26,7 @@ from itertools import chain
 from typing import Final
 
 from whyidle.monitor.code.source import in_loop
-from whyidle.monitor.core.amounts import MOST_SHOWN, NEARLY_ALL
+from whyidle.monitor.core.amounts import MOST_SHOWN, MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Knows, Place
 from whyidle.monitor.core.host_class import (
     ELSEWHERE,
@@ -48,11 +48,12 @@ from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.user_lines import leaves, own
 
-# The first of them, in a title.
+# The first of them, in a title; the second, if it takes so much of what the first takes.
 MOST_PACKAGES: Final = 2
+MUCH_OF_MOST: Final = 0.25
 # Of a step that a library makes, such as a trainer's, no line is the user's.
 IN_LIBRARY: Final = both(
-    "Give it more per call: larger batches, fewer updates and log lines. The gain is what you would"
+    "Give the library more per call: larger batches, fewer updates. The gain is what you would"
     " recover if its own code cost nothing."
 )
 
@@ -106,9 +107,10 @@ def detect(window: Window) -> Verdict:
     named = {(place.file, place.line) for place in found.where}
     # A step as a library makes it: that its Python takes a part is no code of the job's.
     is_step = named <= framework and not is_aside(account, mine[0])
-    if is_step and (packages := _packages(window, found.where)):
+    packages = _packages(window, found.where) if is_step else {}
+    if (share := sum(packages.values())) > MOSTLY * surely:
         verb = "takes" if len(packages) == 1 else "take"
-        title = f"{' and '.join(packages)} {verb} {surely:.0%} of {of}"
+        title = f"{' and '.join(packages)} {verb} {share:.0%} of {of}"
         found = replace(found, title=title, fixes=IN_LIBRARY)
     return replace(
         found,
@@ -125,21 +127,23 @@ def detect(window: Window) -> Verdict:
 
 def _whose(window: Window, doing: HostClass, rows: Sequence[HostRow]) -> str:
     """Return which libraries they are, where libraries work."""
-    lines = {row.innermost for row in rows if row.innermost is not None}
+    lines = dict.fromkeys(row.innermost for row in rows if row.innermost is not None)
     where = [Place(line.file, line.line, line.function) for line in lines]
-    names = _packages(window, where) if doing is HostClass.LIBRARY else []
+    names = _packages(window, where) if doing is HostClass.LIBRARY else {}
     return f" ({', '.join(names)})" if names else ""
 
 
-def _packages(window: Window, where: Sequence[Place]) -> list[str]:
-    """Return the packages that most of the libraries' own work there is of, no frameworks."""
+def _packages(window: Window, where: Sequence[Place]) -> dict[str, float]:
+    """Return the packages, no frameworks, whose own work much of the time there is."""
     found = (each for place in where for each in leaves(window.job, place.file, place.line))
     shares = summed(
         (package, share)
         for leaf, share in found
         if kind_of(leaf.file) is not Kind.DEVICE and (package := package_of(leaf.file)) is not None
     )
-    return list(shares)[:MOST_PACKAGES]
+    most = max(shares.values(), default=0.0)
+    much = {name: share for name, share in shares.items() if share >= MUCH_OF_MOST * most}
+    return dict(list(much.items())[:MOST_PACKAGES])
 
 
 def _is_own(account: HostAccount, row: HostRow) -> bool:

@@ -78,7 +78,8 @@ def detect(window: Window) -> Verdict:
         return None
     verdict = _loading(window)
     # A loader of PyTorch's feeds other frameworks as well, and is what has to change.
-    if isinstance(verdict, Found) and not verdict.frameworks and window.loaders:
+    waits = window.job.means.get(m.JOB_LOADER_WAIT, 0.0) >= Severity.MEDIUM.least
+    if isinstance(verdict, Found) and not verdict.frameworks and window.loaders and waits:
         return replace(verdict, frameworks=("pytorch",))
     return verdict
 

@@ -30,7 +30,7 @@ from whyidle.monitor.rules._kinds import phase
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import asking
 
-_WATCHES: Final = re.compile(r"wandb\.watch\(")
+_WATCHES: Final = re.compile(r"wandb\.watch\((?!.*\blog\s*=\s*None)")
 
 
 def _watched(window: Window, finding: Found) -> Found:
@@ -40,7 +40,9 @@ def _watched(window: Window, finding: Found) -> Found:
         Evidence("gradients are watched", f"{place.file}:{place.line}", "", "source")
         for place in watched
     )
-    where, fixes = (*finding.where, *watched), _UNWATCHED if watched else finding.fixes
+    # Where a line of the user's logs, that is what has to come less often.
+    fixes = _UNWATCHED if watched and not finding.where else finding.fixes
+    where = (*finding.where, *watched)
     return replace(finding, evidence=(*finding.evidence, *seen), where=where, fixes=fixes)
 
 

@@ -1,7 +1,8 @@
 """The job waits for main memory.
 
 ## What it sees
-The time in which tasks of the job's cgroup wait for memory (PSI), or for swap (cgroup v1).
+The time in which tasks of the job's cgroup wait for memory (PSI), or for
+swap and page faults that read the disk (cgroup v1).
 
 ## Why it costs
 Above `memory.high`, near `memory.max` or on a full machine, a thread that touches memory sleeps.

@@ -83,9 +83,13 @@ for x, y in batches:
 # What TensorFlow calls the functions of a pipeline; these of Keras make one in each call.
 _PIPELINE: Final = re.compile(r"Dataset_\w+")
 _MAKES_PIPELINE: Final = re.compile(r".+\.(predict|evaluate|fit)")
+FOR_FEW: Final = Fix(
+    "Call it for many samples, or use train_on_batch and test_on_batch. Each call of evaluate or"
+    " fit makes a pipeline and a loop."
+)
 CALL_MODEL: Final = Fix(
-    "Call model(x, training=False) in place of predict(). Each call of predict, evaluate or fit"
-    " makes a pipeline and a loop.",
+    "Call model(x, training=False) in place of predict(). Each call of predict makes a pipeline and"
+    " a loop.",
     "outputs = model(samples, training=False)  # not: model.predict(samples)",
 )
 PIPELINE_ONCE: Final = Fix(
@@ -163,7 +167,8 @@ def detect(window: Window) -> Verdict:
         gain = Gain(gain.low, max(gain.high, sum(mine)))
         names = called(at.file, at.line)
         by = next((name for name in names if _MAKES_PIPELINE.fullmatch(name)), None)
-        cure = CALL_MODEL if by else PIPELINE_ONCE
+        of_few = CALL_MODEL if by and by.endswith(".predict") else FOR_FEW
+        cure = of_few if by else PIPELINE_ONCE
         title = "A data pipeline is made again and again"
         title = f"{by}() makes a data pipeline in each call" if by else title
     # Where an argument changes, the lines that give what its call is given.

@@ -21,17 +21,19 @@ D1 §3 (larger batches).
 
 from __future__ import annotations
 
-import re
+import ast
+from dataclasses import replace
 from typing import Final
 
+from whyidle.monitor.code.source import function_at, nodes_of
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import MOSTLY, NEARLY_ALL, SURELY
-from whyidle.monitor.core.finding import Evidence, Found, Gain
+from whyidle.monitor.core.finding import Evidence, Found, Gain, Place
 from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
 from whyidle.monitor.signals.operators import Overhead, overhead, small_calls
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.user_lines import files
 
 # A batch that a CPU has something to do with.
 SMALL_BATCH: Final = 48
@@ -54,7 +56,6 @@ MANY_ENVIRONMENTS: Final = Fix(
     "Run several environments, and ask the model once for all of them. torch.compile would make"
     " such a small call slower."
 )
-_SIZE: Final = re.compile(r"\bbatch_?size\s*=\s*(\d+)", re.IGNORECASE)
 TITLE: Final = "Most of each step is overhead: the batch is too small"
 
 
@@ -85,10 +86,24 @@ def _on_cpu(window: Window) -> Verdict:
     return Found(
         gain=_gain_on_cpu(window, cost),
         evidence=Evidence.known(measures),
-        where=asking(window.job, _SIZE, if_=lambda asked: int(asked[1]) == batch),
         slice=Slice.COMPUTE,
         title=TITLE,
+        fixes={"pytorch": replace(rule.fixes["pytorch"], at=_set_at(window, batch))},
     )
+
+
+def _set_at(window: Window, batch: int) -> Place | None:
+    """Return the only line that gives such a batch as a number; ``None``: not known."""
+    found = [
+        Place(file, node.value.lineno, function_at(file, node.value.lineno))
+        for file in files(window.job)
+        for node in nodes_of(file)
+        if isinstance(node, ast.keyword)
+        and node.arg == "batch_size"
+        and isinstance(node.value, ast.Constant)
+        and node.value.value == batch
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _gain_on_cpu(window: Window, cost: Overhead) -> Gain:

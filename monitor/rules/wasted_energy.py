@@ -5,7 +5,7 @@ GPU power and idle time, in joules a step, and in money if a price is set (`WHYI
 `WHYIDLE_GPU_HOUR_PRICE`, `WHYIDLE_CURRENCY`).
 
 ## Why it costs
-A GPU that is idle half of the time doubles the cost of a step.
+A GPU that is rented by the hour and idle half of the time doubles the cost of a step.
 
 ## How to fix
 Each finding about time gives its watts, joules and money a step.

@@ -148,7 +148,9 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
         part = Slice.IDLE_IO
     takes = "took" if times == 1 else "takes"
     where = some.where(lambda row: row.begins)
-    what = _called(where) if phase is Phase.LOGGING else ""
+    # What stands at one line has the name of what is called there.
+    is_one = bool(where) and (where[0].share or 0.0) >= NEARLY_ALL * some.most
+    what = _called(where) if phase is Phase.LOGGING and is_one else ""
     title = f"{what or WORDS[phase].capitalize()} {takes} {some.most:.0%} of the main thread's time"
     return Found(
         gain=gain,

@@ -176,9 +176,13 @@ def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
         elif _SAVING.fullmatch(line.function):
             named = Phase.CHECKPOINT
         outer = line
-        if named is None and due is None and grown_at((line,)) is not None:
-            # Its gradients may be switched off inside the loop, or around all of it.
-            return Aside(Phase.GENERATION, line, surely=True)
+        # Gradients may be switched off inside a loop that generates, or around all of it.
+        off = block is not None and not block.due and named is None
+        if named is None and due is None and (block is None or off):
+            inner = frames if off else (line,)
+            grown = next((x for x in reversed(inner) if grown_at((x,)) is not None), None)
+            if grown is not None:
+                return Aside(Phase.GENERATION, grown, surely=True)
         # What is only due every few steps is what it calls says, if that says anything.
         if block is not None and block.phase is Phase.PERIODIC:
             due = due or block._replace(begins=line)

@@ -41,7 +41,7 @@ READS: Final = re.compile("Interleave|Map|TFRecord|TextLine|FixedLength")
 # What is wrong with a pipeline, and what to do about it.
 _AGAIN: Final = (
     "nothing is kept from pass to pass: no cache",
-    "If the data fits into memory, put .cache() before .shuffle().",
+    "If the data fits into memory, .cache() it before anything random.",
 )
 _PYTHON: Final = (
     "a Python function makes each element, and one holds Python's lock at a time",

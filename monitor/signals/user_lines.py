@@ -59,6 +59,8 @@ def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
 
 def leaves(job: Recorded, file: str, line: int) -> list[tuple[CodeLine, float]]:
     """Return the lines of libraries that a line of the user's was found in, and how much."""
+    if not job.stacks.samples:
+        return []
     return [
         (chain.leaf, counts.samples / job.stacks.samples)
         for chain, counts in job.stacks.chains.items()

@@ -121,10 +121,13 @@ ON_GPU: dict[str, Any] = {"facts": {"torch": {"backend": "cuda"}}}
 @pytest.mark.parametrize(
     ("at", "rule", "narrower"),
     [
-        ({"kind": "file"}, "any", f"{CHANGE}, take a trace, then type: monitor compare test NEW"),
-        (ON_GPU | {"pid": 7}, "any", "A trace narrows it: monitor trace 7"),
+        (ON_GPU | {"pid": 7}, "any", "A trace may narrow it: monitor trace 7"),
         ({"pid": 7}, "any", f"{CHANGE}, watch again, then type: monitor compare test last"),
-        ({"pid": 7}, "gc_pauses", "Try it in the running job: monitor try 7 --suggest"),
+        (
+            {"pid": 7},
+            "gc_pauses",
+            "See what can be tried in the running job: monitor try 7 --suggest",
+        ),
         ({}, "any", f"{CHANGE}, watch again, then type: monitor compare test last"),
     ],
 )

@@ -160,6 +160,14 @@ def evaluate(model, loader, seen):
             print(out)
             seen = torch.cat((seen, out))
 """,
+    "points that a model is fitted to, round by round": """\
+def explore(model, opt, X, y):
+    for _ in range(20):
+        loss = loss_of(model(X), y)
+        loss.backward(); opt.step()
+        new = propose(model, X)
+        X = torch.cat([X, new])
+""",
     "a memory that is drawn from": """\
 def learn(env, pi, memory, state):
     while True:

@@ -67,7 +67,7 @@ def test_what_is_read_anew_in_each_pass_is_kept(
 ) -> None:
     pipeline = pipeline_of(job(*stages))
     assert pipeline is not None
-    assert (".cache()" in pipeline.fix.text) is is_kept
+    assert (".cache() it" in pipeline.fix.text) is is_kept
     assert (".cache()" in pipeline.fix.code) is is_kept
 
 
