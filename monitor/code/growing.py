@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from whyidle.monitor.code.source import (
     Function,
     arguments,
+    callee,
     dotted,
     lines_of,
     made_by,
@@ -22,7 +23,9 @@ from whyidle.monitor.code.source import (
     variables,
     written,
 )
-from whyidle.monitor.code.trains import is_training, trains
+from whyidle.monitor.code.trains import trains
+from whyidle.monitor.libraries.frames import is_call
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.runs.stacks import CodeLine
 
 _JOINS: Final = re.compile(
@@ -63,15 +66,10 @@ def _loops(file: str) -> dict[int, int]:
     """Return by line within such a loop the line at which the sequence grows."""
     found: dict[int, int] = {}
     for loop in _all(file):
-        if any(
-            is_training(node)
-            for x in loop.body
-            for node in ast.walk(x)
-            if isinstance(node, ast.Call)
-        ):
-            # Data that a model is trained on grows from round to round, and is no sequence.
-            continue
         inside = [node for each in loop.body for node in ast.walk(each)]
+        # Data that a model is trained on grows from round to round, and is no sequence.
+        if is_call(Role.TRAIN, [callee(x) for x in inside if isinstance(x, ast.Call)]):
+            continue
         for growth in filter(None, map(grows, inside)):
             if _goes_on(growth, inside, _targets(loop)):
                 lines = {*_lines(loop.body)}

@@ -57,7 +57,7 @@ def _written(
     name: str = next((each for each in own if each in fixes), next(iter(fixes)))
     notes = ("monitor fix --allow-numerics writes it.",) if codemod.changes_numbers else ()
     code = _snippet.of(patch, *notes)
-    text = _filled(fixes[name].text, code or "")
+    text = _filled(fixes[name].text, code or _snippet.changed(patch))
     if code is None:
         text = f"{text} monitor fix has the patch for {Path(patch.file).name}."
     edited = _place(patch.file, _snippet.edited(patch))

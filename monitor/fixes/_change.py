@@ -16,10 +16,15 @@ _COMMENT: Final = re.compile(r"[ \t]*(#.*)?(?=\r?\n)")
 class Refused(Exception):  # noqa: N818  an answer, not a defect
     """The change cannot be proved right here: why, and at which piece, or line."""
 
-    def __init__(self, why: str, at: ast.AST | int | None = None, *, edits: bool = False) -> None:
+    def __init__(self, why: str, at: ast.AST | int | None = None) -> None:
         super().__init__(why)
-        # ``edits``: there is what a person has to change.
-        self.why, self._at, self.edits = why, at, edits
+        self.why, self._at = why, at
+        # There is what a person has to change.
+        self.edits = False
+
+    def is_about(self, node: ast.AST) -> bool:
+        """Tell whether it is said of this piece."""
+        return self._at is node
 
     def line(self, source: Source) -> int | None:
         """Return the line in its text."""

@@ -40,7 +40,8 @@ def patched(
         except RecursionError:
             option = None
         if option is None:
-            return Refusal(codemod.id, refused.why, file, refused.line(source))
+            line = refused.line(source)
+            return Refusal(codemod.id, refused.why, file, line, edits=refused.edits)
         why = f"{refused.name} comes from {option.name}"
         return Refusal(
             codemod.id, why, file, refused.line(source), option.to(refused.value(option.now))

@@ -49,6 +49,11 @@ def of(patch: Patch, *notes: str) -> str | None:
     return "\n".join(found) if is_fit else None
 
 
+def changed(patch: Patch) -> str:
+    """Return the statements that are new or different, one after the other."""
+    return "\n".join(code for _, code in _changed(patch))
+
+
 def edited(patch: Patch) -> int:
     """Return the line to edit: of the first statement that is more than an import."""
     pieces = sorted([*_removed(patch), *_changed(patch)])

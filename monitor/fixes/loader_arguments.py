@@ -59,6 +59,15 @@ MORE_THAN_ONE: Final = (
 def change(source: Source, wanted: Wanted) -> Change:
     """Give the loader that was found its workers."""
     call = _found(source, wanted)
+    try:
+        return _changed(source, wanted, call)
+    except Refused as refused:
+        # It is what has to change; of anything else it is what cannot be proved.
+        refused.edits = refused.is_about(call)
+        raise
+
+
+def _changed(source: Source, wanted: Wanted, call: ast.Call) -> Change:
     workers, number = _workers(call), _number(source, call)
     count = _needed(wanted)
     stars = "arguments of the loader come from elsewhere (* or **)" if has_stars(call) else None
@@ -219,7 +228,6 @@ class _Proof:
             raise Refused(
                 f"what its data set is cannot be told: {self.source.code(value)}",
                 self.loader,
-                edits=True,
             )
         name, kind = self.source.imported(made.func), self.source.definition(made.func)
         if name in _WRAPS:
@@ -228,7 +236,7 @@ class _Proof:
             self._own(made, kind)
         else:
             what = self.source.code(made.func)
-            raise Refused(f"its data set, {what}, is made elsewhere", self.loader, edits=True)
+            raise Refused(f"its data set, {what}, is made elsewhere", self.loader)
         if isinstance(value, ast.Name):
             self._unchanged(value)
 
@@ -236,10 +244,10 @@ class _Proof:
         if name.endswith("TensorDataset"):
             for each in made.args:
                 if isinstance(each, ast.Starred):
-                    raise Refused("its tensors come from elsewhere (*)", self.loader, edits=True)
+                    raise Refused("its tensors come from elsewhere (*)", self.loader)
                 self._on_host(each)
         elif name.endswith("ConcatDataset"):
-            raise Refused("its data set is made of several", self.loader, edits=True)
+            raise Refused("its data set is made of several", self.loader)
         else:
             self.of(made.args[0])
 
@@ -247,7 +255,7 @@ class _Proof:
         source = self.source
         if not isinstance(kind, ast.ClassDef) or not source.is_of_top(kind):
             raise Refused("its data set cannot be sent to a worker: it is no class of the module",
-                          self.loader, edits=True)  # fmt: skip
+                          self.loader)  # fmt: skip
         bases = [x.value if isinstance(x, ast.Subscript) else x for x in kind.bases]
         if len(bases) != 1 or not source.means(bases[0], *_MAP_STYLE):
             what = "it is not a plain Dataset: each worker may give all of its samples again"
@@ -271,7 +279,7 @@ class _Proof:
                 raise Refused("its data comes into the function from elsewhere: it may lie on the "
                               "device", node)  # fmt: skip
         if any(self.source.calls_of("torch.set_default_device")):
-            raise Refused("tensors are made on a device by default", self.loader, edits=True)
+            raise Refused("tensors are made on a device by default", self.loader)
 
     def _unchanged(self, dataset: ast.Name) -> None:
         """Refuse a data set that the program changes: workers keep what they began with."""

@@ -102,9 +102,10 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
     # A model that is called for one sample, or one element of a sequence, at a time is slower
     # compiled: nothing says that this one is not.
     gain = Gain.between(share * FUSED_LEAST * is_batched, share * FUSED_MOST)
-    # Operators and what lies between them are one cost. Where as much lies between them as is
-    # expected back, that is what was seen to be lost.
-    is_late = trace.taken(Slice.IDLE_DISPATCH) >= MOSTLY * gain.expected
+    # Operators and what lies between them are one cost. What is not sure is held against what was
+    # seen to be lost: not against a sliver of it.
+    least = Severity.MEDIUM.least if is_batched else MOSTLY * gain.expected
+    is_late = trace.taken(Slice.IDLE_DISPATCH) >= least
     part = Slice.IDLE_DISPATCH if is_late else Slice.COMPUTE
     return Found(
         gain=gain,

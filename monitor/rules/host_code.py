@@ -108,9 +108,9 @@ def detect(window: Window) -> Verdict:
     # A step as a library makes it: that its Python takes a part is no code of the job's.
     is_step = named <= framework and not is_aside(account, mine[0])
     packages = _packages(window, found.where) if is_step else {}
-    if (share := sum(packages.values())) > MOSTLY * surely:
+    if (part := sum(packages.values())) > MOSTLY:
         verb = "takes" if len(packages) == 1 else "take"
-        title = f"{' and '.join(packages)} {verb} {share:.0%} of {of}"
+        title = f"{' and '.join(packages)} {verb} {part * surely:.0%} of {of}"
         found = replace(found, title=title, fixes=IN_LIBRARY)
     return replace(
         found,
@@ -134,16 +134,16 @@ def _whose(window: Window, doing: HostClass, rows: Sequence[HostRow]) -> str:
 
 
 def _packages(window: Window, where: Sequence[Place]) -> dict[str, float]:
-    """Return the packages, no frameworks, whose own work much of the time there is."""
+    """Return the packages whose own work it is most there, each with its part of such work."""
     found = (each for place in where for each in leaves(window.job, place.file, place.line))
     shares = summed(
-        (package, share)
+        (package_of(leaf.file) or "", share)
         for leaf, share in found
-        if kind_of(leaf.file) is not Kind.DEVICE and (package := package_of(leaf.file)) is not None
+        if kind_of(leaf.file) is not Kind.DEVICE
     )
-    most = max(shares.values(), default=0.0)
-    much = {name: share for name, share in shares.items() if share >= MUCH_OF_MOST * most}
-    return dict(list(much.items())[:MOST_PACKAGES])
+    whole, most = sum(shares.values()), max(shares.values(), default=0.0)
+    much = [name for name, share in shares.items() if name and share >= MUCH_OF_MOST * most]
+    return {name: shares[name] / whole for name in much[:MOST_PACKAGES]}
 
 
 def _is_own(account: HostAccount, row: HostRow) -> bool:

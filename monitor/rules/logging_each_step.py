@@ -24,9 +24,11 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core.finding import Evidence, Found
 from whyidle.monitor.rules import Fix, Rule, Window, both
 from whyidle.monitor.rules._kinds import phase
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.phases import Phase
 from whyidle.monitor.signals.user_lines import asking
 
@@ -40,8 +42,9 @@ def _watched(window: Window, finding: Found) -> Found:
         Evidence("gradients are watched", f"{place.file}:{place.line}", "", "source")
         for place in watched
     )
-    # Where a line of the user's logs, that is what has to come less often.
-    fixes = _UNWATCHED if watched and not finding.where else finding.fixes
+    # Below a line that trains its hooks run; another one logs, and has to come less often.
+    hooks = all(trains_at(CodeLine(x.file, x.line, x.function)) for x in finding.where)
+    fixes = _UNWATCHED if watched and hooks else finding.fixes
     where = (*finding.where, *watched)
     return replace(finding, evidence=(*finding.evidence, *seen), where=where, fixes=fixes)
 

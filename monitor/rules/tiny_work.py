@@ -93,17 +93,18 @@ def _on_cpu(window: Window) -> Verdict:
 
 
 def _set_at(window: Window, batch: int) -> Place | None:
-    """Return the only line that gives such a batch as a number; ``None``: not known."""
-    found = [
-        Place(file, node.value.lineno, function_at(file, node.value.lineno))
+    """Return the line at which the only batch size stands as a number; ``None``: not known."""
+    given = [
+        (file, node.value)
         for file in files(window.job)
         for node in nodes_of(file)
-        if isinstance(node, ast.keyword)
-        and node.arg == "batch_size"
-        and isinstance(node.value, ast.Constant)
-        and node.value.value == batch
+        if isinstance(node, ast.keyword) and node.arg == "batch_size"
     ]
-    return found[0] if len(found) == 1 else None
+    # Where another call is given one as well, which of the two is meant is not known.
+    (file, value), *others = given or [("", None)]
+    if others or not isinstance(value, ast.Constant) or value.value != batch:
+        return None
+    return Place(file, value.lineno, function_at(file, value.lineno))
 
 
 def _gain_on_cpu(window: Window, cost: Overhead) -> Gain:

@@ -19,7 +19,7 @@ from whyidle.monitor.code.blocks import NO_GRADIENTS, Block, blocks, called_arou
 from whyidle.monitor.code.environments import step_line
 from whyidle.monitor.code.growing import grown_at
 from whyidle.monitor.code.source import callee, calls, imports
-from whyidle.monitor.code.trains import is_learned_from
+from whyidle.monitor.code.trains import is_learned_from, trains_around
 from whyidle.monitor.libraries.frames import first, is_call, is_module, kind_of, plays
 from whyidle.monitor.libraries.table import Kind, Role
 from whyidle.monitor.libraries.users import is_users
@@ -177,9 +177,10 @@ def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
             named = Phase.CHECKPOINT
         outer = line
         # Gradients may be switched off inside a loop that generates, or around all of it.
-        off = block is not None and not block.due and named is None
+        off = block is not None and not block.due
         if named is None and due is None and (block is None or off):
-            inner = frames if off else (line,)
+            # Of a program that trains it is a validation that generates.
+            inner = frames if off and not any(map(trains_around, frames)) else (line,)
             grown = next((x for x in reversed(inner) if grown_at((x,)) is not None), None)
             if grown is not None:
                 return Aside(Phase.GENERATION, grown, surely=True)

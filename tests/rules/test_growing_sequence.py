@@ -84,6 +84,14 @@ def complete(model, idx, n):
         best = torch.argmax(logits, dim=-1, keepdim=True)
         idx = torch.cat((idx, best), dim=1)
 """,
+    "a loop that notes what is finished": """\
+def beam(model, ids):
+    while not done(ids):
+
+        best = model(ids)[:, -1].argmax(-1, keepdim=True)
+        update_finished(best)
+        ids = torch.cat((ids, best), dim=1)
+""",
     "gradients switched off around the loop": """\
 model.eval()
 with torch.no_grad():

@@ -136,6 +136,8 @@ def test_gradients_that_are_watched_are_named(tmp_path: Path) -> None:
     assert [place.line for place in finding.where] == [5, 2]
     assert names(finding.where) == ["<module>"] * 2
     assert "gradients are watched" in [each.name for each in finding.evidence]
+    assert finding.fixes is not None
+    assert "log=None" in finding.fixes["pytorch"].text
 
 
 def test_without_samples_it_cannot_judge() -> None:
