@@ -100,11 +100,12 @@ def _set_at(window: Window, batch: int) -> Place | None:
         for node in nodes_of(file)
         if isinstance(node, ast.keyword) and node.arg == "batch_size"
     ]
-    # Where another call is given one as well, which of the two is meant is not known.
-    (file, value), *others = given or [("", None)]
-    if others or not isinstance(value, ast.Constant) or value.value != batch:
+    if len(given) != 1:
+        # Which of several is meant is not known.
         return None
-    return Place(file, value.lineno, function_at(file, value.lineno))
+    file, value = given[0]
+    is_it = isinstance(value, ast.Constant) and value.value == batch
+    return Place(file, value.lineno, function_at(file, value.lineno)) if is_it else None
 
 
 def _gain_on_cpu(window: Window, cost: Overhead) -> Gain:
