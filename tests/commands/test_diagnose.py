@@ -127,11 +127,13 @@ def test_the_contract_of_a_recording(monitor: Monitor, run: int) -> None:
 def test_the_screen_has_the_fix_and_the_gain(monitor: Monitor, trace: Path) -> None:
     done = monitor("diagnose", trace)
     assert done.returncode == 0
-    for text in ("HIGH", "x faster", "DataLoader(", "Read more: 90% GPU", "Not checked: "):
+    for text in ("HIGH", "x faster", "num_workers", "Read more: 90% GPU", "Not checked: "):
         assert text in done.stdout
-    assert done.stdout.index("DataLoader(") < done.stdout.index("idle: input")
+    assert done.stdout.index("num_workers") < done.stdout.index("idle: input")
     assert "\x1b" not in done.stdout
-    for text in ("[input_starved]", "D2 §4", "monitor rules"):
+    # An example that is no code of the user's is shown to who asks.
+    assert "An example: monitor rules input_starved" in " ".join(done.stdout.split())
+    for text in ("[input_starved]", "D2 §4", "DataLoader("):
         assert text not in done.stdout
         assert text in monitor("diagnose", trace, "--all").stdout
 
