@@ -166,8 +166,8 @@ def _gain(first: FindingJson, rule: str | None, run: Run, more: int) -> str:
     expected, _, between = said.factor.partition(" (")
     gain = f'<div class="w-big">{safe(expected)}</div>' if expected else ""
     around = f'<div class="w-sub">{safe(between.rstrip(")"))}</div>' if between else ""
-    remedies = [finding_text.to_do(each, first.where) for each in first.fixes.values()]
-    fix = "".join(f"<p>{safe(each)}.</p>" for each in remedies[:1])
+    remedy = next(iter(first.fixes.values()), None)
+    fix = f"<p>{safe(finding_text.to_do(remedy, first.where))}.</p>" if remedy else ""
     button = markup.link("fix", "Show the fix", run=run.id, finding=first.rule)
     rest = f' <span class="w-sub">{more} more found</span>' if more else ""
     return f'{title}{gain}{around}{fix}<div class="w-button">{button}</div>{rest}'

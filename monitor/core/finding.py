@@ -164,11 +164,6 @@ class Gain:
         """How many times faster a step becomes."""
         return 1 / (1 - self.low), 1 / (1 - self.high)
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether its ends are too far apart to decide by."""
-        return is_uncertain(self.speedup)
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:

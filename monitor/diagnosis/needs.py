@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.errors import NotJudged
-from whyidle.monitor.core.finding import Gain, Need, NotChecked
+from whyidle.monitor.core.finding import Gain, Need, NotChecked, is_uncertain
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.trying.knobs import of_rule
 
@@ -52,7 +52,7 @@ def why_no_budget(window: Window) -> str:
 
 def narrowed_by(window: Window, rule: str, gain: Gain) -> str | None:
     """Say what would narrow a wide range, the cheapest first; ``None``: it decides as it is."""
-    if not gain.is_wide or window.kind == "file":
+    if not is_uncertain(gain.speedup) or window.kind == "file":
         return None
     pid = None if window.is_over else window.job.pid
     if pid is not None and of_rule(rule):

@@ -122,7 +122,7 @@ def headline(
     compute = _compute(rows)
     if part is not None or by is not None:
         said = _said(part, by, compute, _paced(window, by), at_once=window.job.computes_at_once)
-        return _told(window, said)
+        return _with_gain(window, said)
     if (serves := _serving(window)) is not None:
         return serves
     if not is_known:
@@ -135,8 +135,8 @@ def headline(
     )
 
 
-def _told(window: Window, said: Headline) -> Headline:
-    """Say what the cure gives in the sentence itself where no factor is told."""
+def _with_gain(window: Window, said: Headline) -> Headline:
+    """Say what the cure gives in the sentence itself where no factor is given."""
     if window.serves:
         return replace(said, saves="")
     return said if window.paced_by else replace(said, text=said.text_alone, saves="")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from whyidle.monitor.code.source import function_at
@@ -57,11 +57,10 @@ def _written(
     name: str = next((each for each in own if each in fixes), next(iter(fixes)))
     notes = ("monitor fix --allow-numerics writes it.",) if codemod.changes_numbers else ()
     code = _snippet.of(patch, *notes)
-    text = _filled(fixes[name].text, code or _snippet.changed(patch))
+    text = _filled(fixes[name].text, code or _snippet.whole(patch))
     if code is None:
         text = f"{text} monitor fix has the patch for {Path(patch.file).name}."
-    edited = _place(patch.file, _snippet.edited(patch))
-    return {name: FixJson(text=text, code=code or "", where=edited)}
+    return {name: FixJson(text=text, code=code or "", where=_edited(patch))}
 
 
 def _filled(text: str, code: str) -> str:
@@ -72,8 +71,15 @@ def _filled(text: str, code: str) -> str:
     return text
 
 
-def _place(file: str, line: int) -> PlaceJson:
-    return PlaceJson(file=file, line=line, function=function_at(file, line))
+def _edited(there: Patch | Refusal) -> PlaceJson | UnsetType:
+    """Return the line that a person has to change, where that is known."""
+    if isinstance(there, Patch):
+        line = _snippet.edited(there)
+    else:
+        line = there.line if there.edits else None
+    if there.file is None or line is None:
+        return UNSET
+    return PlaceJson(file=there.file, line=line, function=function_at(there.file, line))
 
 
 def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict[str, FixJson]:
@@ -84,9 +90,8 @@ def _in_words(fixes: Mapping[str, FixJson], refusals: Sequence[Refusal]) -> dict
     place = at(refused.file, refused.line)
     if refused.instead is None:
         said = f"No automatic patch: at {place} {refused.why}."
-        edited = _place(refused.file, refused.line) if refused.edits else UNSET
         return {
-            name: FixJson(text=f"{x.text} {said}", code=x.code, where=edited)
+            name: FixJson(text=f"{x.text} {said}", code=x.code, where=_edited(refused))
             for name, x in fixes.items()
         }
     said = f"{refused.instead[0].upper()}{refused.instead[1:]}. At {place} {refused.why}."

@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +39,7 @@ def of(patch: Patch, *notes: str) -> str | None:
     """
     name, said = Path(patch.file).name, f": {patch.title}"
     found: list[str] = []
-    for line, code in sorted([*_removed(patch), *_changed(patch)]):
+    for line, code in _pieces(patch):
         laid_out = fitted(code, WIDTH)
         if laid_out is None:
             return None
@@ -49,16 +50,22 @@ def of(patch: Patch, *notes: str) -> str | None:
     return "\n".join(found) if is_fit else None
 
 
-def changed(patch: Patch) -> str:
-    """Return the statements that are new or different, one after the other."""
-    return "\n".join(code for _, code in _changed(patch))
+def whole(patch: Patch) -> str:
+    """Return all statements that it changes, however long and wide they are."""
+    return "\n".join(code for _, code in _pieces(patch))
 
 
-def edited(patch: Patch) -> int:
+def edited(patch: Patch) -> int | None:
     """Return the line to edit: of the first statement that is more than an import."""
-    pieces = sorted([*_removed(patch), *_changed(patch)])
-    own = [line for line, code in pieces if not code.startswith(("import ", "from "))]
-    return own[0] if own else pieces[0][0]
+    pieces = _pieces(patch)
+    own = (line for line, code in pieces if not code.startswith(("import ", "from ")))
+    return next(chain(own, (line for line, _ in pieces)), None)
+
+
+@lru_cache(maxsize=16)
+def _pieces(patch: Patch) -> Sequence[tuple[int, str]]:
+    """Return the statements that it changes, and where each stands, or will."""
+    return sorted([*_removed(patch), *_changed(patch)])
 
 
 def _comment(text: str) -> list[str]:

@@ -240,11 +240,13 @@ def _places(places: Sequence[PlaceText], *, everything: bool) -> Iterator[str]:
     if everything:
         yield from (place.words for place in places)
         return
-    shown = [place for place in places if place is places[0] or place.share != NOTHING]
-    first = {(place.json.file, place.json.line): place for place in reversed(shown)}
-    for place in sorted(first.values(), key=places.index):
-        share = place.share and f", {place.share}"
-        yield f"{finding_text.in_function(place.json)}{share}"
+    seen = set[tuple[str, int]]()
+    for place in places:
+        at = place.json.file, place.json.line
+        if at in seen or (seen and place.share == NOTHING):
+            continue
+        seen.add(at)
+        yield f"{finding_text.in_function(place.json)}{place.share and f', {place.share}'}"
 
 
 def overhead(cost: OverheadJson) -> str | None:

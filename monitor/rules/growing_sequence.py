@@ -41,20 +41,20 @@ def detect(window: Window) -> Verdict:
 
     def line_of(row: HostRow) -> CodeLine | None:
         if row.phase is Phase.GENERATION:
-            return grown_at(row.frames) or row.begins
+            return grown[row] or row.begins
         if row.phase not in _IN_STEPS:
             return None
-        return next((caching[loop] for loop in caching if any(map(loop.has, row.frames))), None)
+        in_loop = (caching[loop] for loop in caching if any(map(loop.has, row.frames)))
+        return grown[row] or next(in_loop, None)
 
+    grown = {row: grown_at(row.frames) for row in account.rows}
     lines = {row: line_of(row) for row in account.rows}
     where = by_line(account.rows, lines.get)
     share = sum(place.share or 0.0 for place in where)
     compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
     if share < LITTLE or (compute is not None and compute.value >= MOSTLY):
         return None
-    has_cache = any(
-        line is not None and grown_at(row.frames) is None for row, line in lines.items()
-    )
+    has_cache = any(line is not None and grown[row] is None for row, line in lines.items())
     # Where a GPU is seen to wait it costs; on a CPU all that is computed again does.
     costs = compute is not None or (window.device == "cpu" and not has_cache)
     measures = {"main thread: generates": window.job.sampled(share), "the GPU computes": compute}

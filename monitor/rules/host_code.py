@@ -82,8 +82,8 @@ def detect(window: Window) -> Verdict:
     found = Found(
         gain=None,
         evidence=tuple(
-            Evidence.of(f"{who}: {HOST_LOOKS[doing].words}{_whose(window, doing, mine)}", share)
-            for doing, share in ((doing, job.sampled(part)) for doing, part in sums.items())
+            Evidence.of(f"{who}: {_words(window, doing, mine)}", job.sampled(share))
+            for doing, share in sums.items()
         ),
         where=by_line(mine, lambda row: _place(account, row))[:MOST_SHOWN],
         confidence=Confidence.INFERRED,
@@ -125,17 +125,19 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _whose(window: Window, doing: HostClass, rows: Sequence[HostRow]) -> str:
-    """Return which libraries they are, where libraries work."""
-    lines = dict.fromkeys(row.innermost for row in rows if row.innermost is not None)
-    where = [Place(line.file, line.line, line.function) for line in lines]
-    names = _packages(window, where) if doing is HostClass.LIBRARY else {}
-    return f" ({', '.join(names)})" if names else ""
+def _words(window: Window, doing: HostClass, rows: Sequence[HostRow]) -> str:
+    """Say what the thread does, and in which libraries."""
+    words = HOST_LOOKS[doing].words
+    if doing is not HostClass.LIBRARY:
+        return words
+    names = _packages(window, (row.innermost for row in rows if row.innermost is not None))
+    return f"{words} ({', '.join(names)})" if names else words
 
 
-def _packages(window: Window, where: Sequence[Place]) -> dict[str, float]:
+def _packages(window: Window, where: Iterable[Place | CodeLine]) -> dict[str, float]:
     """Return the packages whose own work it is most there, each with its part of such work."""
-    found = (each for place in where for each in leaves(window.job, place.file, place.line))
+    lines = dict.fromkeys((place.file, place.line) for place in where)
+    found = (each for at in lines for each in leaves(window.job, *at))
     shares = summed(
         (package_of(leaf.file) or "", share)
         for leaf, share in found

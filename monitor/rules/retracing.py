@@ -167,8 +167,9 @@ def detect(window: Window) -> Verdict:
         gain = Gain(gain.low, max(gain.high, sum(mine)))
         names = called(at.file, at.line)
         by = next((name for name in names if _MAKES_PIPELINE.fullmatch(name)), None)
-        of_few = CALL_MODEL if by and by.endswith(".predict") else FOR_FEW
-        cure = of_few if by else PIPELINE_ONCE
+        cure = PIPELINE_ONCE
+        if by is not None:
+            cure = CALL_MODEL if by.endswith(".predict") else FOR_FEW
         title = "A data pipeline is made again and again"
         title = f"{by}() makes a data pipeline in each call" if by else title
     # Where an argument changes, the lines that give what its call is given.

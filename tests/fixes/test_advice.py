@@ -87,6 +87,11 @@ def test_the_sentence_has_the_number_of_the_code(tmp_path: Path, advice: str, sa
     assert advised(tmp_path, "input_starved", program, advices).text == said
 
 
+def test_a_patch_of_no_statement_has_no_line_to_edit() -> None:
+    patch = fixes.Patch("a.py", "# old\nx = 1\n", "# new\nx = 1\n", "any", "Any", ())
+    assert _snippet.edited(patch) is None
+
+
 def test_the_optimizer_is_theirs(tmp_path: Path) -> None:
     program = """
     import torch

@@ -84,6 +84,14 @@ def complete(model, idx, n):
         best = torch.argmax(logits, dim=-1, keepdim=True)
         idx = torch.cat((idx, best), dim=1)
 """,
+    "a sample that is due every few steps": """\
+for step in range(1000):
+    if step % 100 == 0:
+        while ids.shape[1] < 256:
+            out = model(ids)
+            new = pick(out[:, -1])
+            ids = torch.cat([ids, new], dim=1)
+""",
     "a loop that notes what is finished": """\
 def beam(model, ids):
     while not done(ids):
