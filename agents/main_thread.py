@@ -9,6 +9,7 @@ another state, which is put away at the end.
 from __future__ import annotations
 
 import _thread
+import gc
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ from .modules import loaded
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
     from typing import Any
 
 _NAME = "call"
@@ -29,6 +31,32 @@ _WORDS = 64
 # A call that was left behind comes again while gradients are computed: a thread that ends the
 # interpreter goes on until none is left, so this is bounded.
 LAST_TRIES = 1_000_000
+# Python 3.11 makes the frames of other threads only when it is asked for them.
+MAKES_FRAMES = 0x030B0000 <= sys.hexversion < 0x030C0000
+# The objects that it may make for each thread, and besides.
+_A_THREAD, _BESIDES = 2, 32
+# The threads that were seen last.
+_threads = [0]
+
+
+def current_frames() -> dict[int, FrameType]:
+    """Return the frame of each thread; none where to ask for them could hold the job for good.
+
+    Python 3.11 makes them under a lock of the interpreter's. Garbage that is collected there may
+    run code that lets another thread go on, which waits for that lock: a deadlock. So a collection
+    that is near is let happen before.
+    """
+    if MAKES_FRAMES and gc.isenabled():
+        wanted, threshold = _A_THREAD * _threads[0] + _BESIDES, gc.get_threshold()[0]
+        if 0 < threshold <= wanted:
+            return {}
+        if threshold - gc.get_count()[0] <= wanted:
+            # Of sets Python keeps none in store: each counts.
+            made: list[object] = [set() for _ in range(wanted + 1)]
+            made.clear()
+    found = sys._current_frames()
+    _threads[0] = len(found)
+    return found
 
 
 def main_thread() -> int | None:
@@ -37,7 +65,7 @@ def main_thread() -> int | None:
     if known is not None:
         return int(known())
     # A thread of before a fork could still be listed by ``threading`` and by nobody else.
-    alive = list(sys._current_frames())
+    alive = list(current_frames())
     found = _as_threading_knows(alive)
     if found is None and alive:
         # The interpreter lists its threads newest first.

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 
 from . import forks
-from .main_thread import MainThreadCall, is_ours, wake
+from .main_thread import MainThreadCall, current_frames, is_ours, wake
 from .modules import loaded
 from .trace_window import TraceWindow
 from .tracer import Refused, TakenWindow, Tracer
@@ -84,7 +84,7 @@ class SessionTracer(Tracer):
 
     def main_module(self) -> str | None:
         """Return in which module the main thread is; ``None`` where it cannot be seen."""
-        main, frames = self._main_call.main, sys._current_frames()
+        main, frames = self._main_call.main, current_frames()
         here = frames[main].f_globals.get("__name__") if main in frames else None
         return here if isinstance(here, str) else None
 

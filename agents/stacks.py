@@ -10,11 +10,10 @@ moment too long is memory that the job lacks.
 from __future__ import annotations
 
 import os
-import sys
 
 from .code_owner import CodeOwner
 from .fds import Descriptor
-from .main_thread import kernel_id
+from .main_thread import current_frames, kernel_id
 from .trainers import phase_of
 from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, STACK_DEPTH, WAITERS
 
@@ -49,7 +48,7 @@ class StackSampler:
 
     def open(self, hooks: Hooks) -> None:
         """Keep the thread's state at hand: opened for each sample, it would come too late."""
-        if self._ident not in sys._current_frames():
+        if self._ident not in current_frames():
             # To ask for the number of a thread that has ended ends the job.
             return
         try:
@@ -63,14 +62,15 @@ class StackSampler:
 
     def sample(self, _now: int) -> None:
         """Take one sample."""
-        frames = sys._current_frames()
+        frames = current_frames()
         # Our own thread is not the job's.
-        self.threads = len(frames) - 1
+        threads = len(frames) - 1
         frame = frames.get(self._ident)
         # Let go of the other threads' frames at once.
         del frames
         if frame is None:
             return
+        self.threads = threads
         stack = self._walk(frame)
         del frame
         # What the job itself says goes before what its trainer does.

@@ -8,9 +8,9 @@ without Python's lock; on a GPU it is the main thread's.
 from __future__ import annotations
 
 import _thread
-import sys
 import time
 
+from ..main_thread import current_frames
 from ..modules import loaded, need
 from ..session_tracer import WAITS, SessionTracer
 from ..tracer import Refused, TakenWindow
@@ -72,7 +72,7 @@ class JaxTracer(SessionTracer):
 
     def _check_threads(self, now: int) -> None:
         """Refuse where another thread than the main one may launch what the GPU does."""
-        main, there = self._main_call.main, sys._current_frames()
+        main, there = self._main_call.main, current_frames()
         self.second()
         lately = {each for each, at in [*users.items()] if now - at < LATELY_NS and each in there}
         if lately - {main}:

@@ -7,10 +7,10 @@ one: so there are many samples at first, and few once the model is known.
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from ..framework import Part
+from ..main_thread import current_frames
 from ..timers import EARLY, SECOND, Timer
 from ..wire import LONGEST_NAME
 from .parallel import WRAPPERS, around, wrapper
@@ -101,7 +101,7 @@ class Model(Part):
 
     def _sample(self, _now: int) -> None:
         model = None
-        frame = None if self.context.main is None else sys._current_frames().get(self.context.main)
+        frame = None if self.context.main is None else current_frames().get(self.context.main)
         for _ in range(MOST_FRAMES):
             if frame is None:
                 break

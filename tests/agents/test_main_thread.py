@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
@@ -39,6 +40,62 @@ def until(done: Callable[[], object]) -> None:
     end = time.monotonic() + 20
     while not done():
         assert time.monotonic() < end, "it never came"
+
+
+@pytest.fixture
+def many_threads() -> Iterator[int]:
+    """Threads that wait, whose frames nobody has asked for yet."""
+    over = threading.Event()
+    threads = [threading.Thread(target=over.wait) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    yield len(threads)
+    over.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.skipif(not main_thread.MAKES_FRAMES, reason="makes the frames with the threads")
+@pytest.mark.parametrize("room", [0, 5, 30, 60, 100])
+def test_no_garbage_is_collected_while_frames_are_made(many_threads: int, room: int) -> None:
+    """The interpreter then holds a lock that what is collected may want."""
+    main_thread.current_frames()
+    collected: list[str] = []
+
+    def note(phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            collected.append(sys._getframe(1).f_code.co_name)
+
+    before = gc.get_threshold()
+    made: list[object] = []
+    try:
+        gc.collect()
+        gc.callbacks.append(note)
+        gc.set_threshold(400)
+        made += [set() for _ in range(400 - room - gc.get_count()[0])]
+        for _ in range(20):
+            found = main_thread.current_frames()
+            assert len(found) >= many_threads
+            made += [found, set()]
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(note)
+    assert collected
+    assert "current_frames" not in collected
+
+
+@pytest.mark.skipif(not main_thread.MAKES_FRAMES, reason="makes the frames with the threads")
+def test_none_is_asked_for_where_any_object_may_be_the_last(many_threads: int) -> None:
+    main_thread.current_frames()
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(many_threads)
+        assert main_thread.current_frames() == {}
+        gc.disable()
+        assert len(main_thread.current_frames()) >= many_threads
+    finally:
+        gc.enable()
+        gc.set_threshold(*before)
 
 
 def test_what_is_wanted_is_done_once(main_call: MainThreadCall, came: list[str]) -> None:

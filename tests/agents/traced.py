@@ -89,6 +89,13 @@ class Job:
     def complaints(self) -> str:
         return self._errors.read_text(errors="replace")
 
+    def how_it_is(self) -> str:
+        """Return how it ended, or that it runs, and what it complained of."""
+        ended = "runs"
+        with contextlib.suppress(TimeoutError, subprocess.TimeoutExpired):
+            ended = f"ended with {self.process.wait(1)}"
+        return f"the job {ended}; it said: {self.complaints()!r}"
+
     def ends_well(self) -> str:
         """End its input, and see that it ends with only its own words; returns what it says."""
         out, _ = self.process.communicate("end\n", timeout=60)
@@ -107,6 +114,9 @@ def job(source: str, folder: Path) -> Iterator[Job]:
             found = Job(process, path)
             found.hear("ready")
             yield found
+        except (EOFError, OSError) as error:
+            # The agent is gone or says nothing: what became of the job?
+            raise AssertionError(found.how_it_is()) from error
         finally:
             process.kill()
 
