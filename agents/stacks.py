@@ -15,7 +15,7 @@ from .code_owner import CodeOwner
 from .fds import Descriptor
 from .main_thread import current_frames, kernel_id
 from .trainers import phase_of
-from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, STACK_DEPTH, WAITERS
+from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, PACKAGE, STACK_DEPTH, WAITERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Frames that are walked, from the innermost out.
 MOST_FRAMES = 200
+# The files of this package, as the job knows them.
+OURS = f"<{PACKAGE}"
 # Of a thread's state the kernel says no more before it.
 _STATE_BYTES = 64
 
@@ -66,6 +68,9 @@ class StackSampler:
         # Our own thread is not the job's.
         threads = len(frames) - 1
         frame = frames.get(self._ident)
+        # What is in a call of ours is in the line that made it.
+        while frame is not None and frame.f_code.co_filename.startswith(OURS):
+            frame = frame.f_back
         # Let go of the other threads' frames at once.
         del frames
         if frame is None:

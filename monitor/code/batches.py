@@ -1,4 +1,4 @@
-"""Batches as the source makes them: what samples are drawn of, and whether rows are cut."""
+"""Batches as the source makes them: loaders begun for one, what samples are drawn of, and cuts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,74 @@ import ast
 import re
 from typing import Final
 
-from whyidle.monitor.code.source import callee, calls, dotted, last, nodes_of, variables
+from whyidle.monitor.code.source import (
+    Function,
+    callee,
+    calls,
+    dotted,
+    last,
+    lines_of,
+    nodes_at,
+    nodes_of,
+    variables,
+)
 
 # Of fewer places the drawing itself takes the time (``benchmarks/unit_costs.py``).
 LEAST_PLACES: Final = 10_000
+_BEGINS: Final = frozenset(("iter", "__iter__"))
 _DRAWN_OF: Final = re.compile(r"random\.(sample|choices?)")
+
+
+def begins_for_one(file: str, line: int) -> bool:
+    """Tell whether a loader begins there, or before, and gives one batch alone.
+
+    ``next(iter(loader))``, both in two statements of one block, and a loop that ends with a break.
+    """
+    some = nodes_at(file, line)
+    return any(map(_is_begun, map(_takes, some))) or any(
+        _ends_at_once(node, line) or _begins_and_takes(node, line) for node in some
+    )
+
+
+def _takes(node: ast.AST) -> ast.expr | None:
+    """Return what a call takes the next of; ``None``: it is no such call."""
+    match node:
+        case ast.Call(func=ast.Name(id="next"), args=[taken, *_]):
+            return taken
+        case ast.Call(func=ast.Attribute(attr="__next__", value=taken)):
+            return taken
+        case _:
+            return None
+
+
+def _is_begun(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and last(value) in _BEGINS
+
+
+def _ends_at_once(node: ast.AST, line: int) -> bool:
+    return (
+        isinstance(node, ast.For) and node.lineno == line and isinstance(node.body[-1], ast.Break)
+    )
+
+
+def _begins_and_takes(node: ast.AST, line: int) -> bool:
+    """Tell whether a block has a line of ``it = iter(loader)`` or of the only ``next(it)``."""
+    if not isinstance(node, ast.For | ast.While | Function):
+        return False
+    plain = [each for each in node.body if isinstance(each, ast.Assign | ast.Return | ast.Expr)]
+    begun = {
+        dotted(target)
+        for each in plain
+        if isinstance(each, ast.Assign) and _is_begun(each.value)
+        for target in each.targets
+    }
+    taken = [dotted(x) for x in map(_takes, ast.walk(node)) if x is not None]
+    here = next((each for each in plain if line in lines_of(each)), None)
+    names = (
+        set() if here is None else {dotted(x) for x in ast.walk(here) if isinstance(x, ast.expr)}
+    )
+    ends = {dotted(x) for each in plain for x in map(_takes, ast.walk(each)) if x is not None}
+    return any(taken.count(name) == 1 for name in names & begun & ends - {""})
 
 
 def is_of_a_deque(file: str, line: int) -> bool:

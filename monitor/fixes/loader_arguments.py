@@ -209,9 +209,15 @@ def _check_use(source: Source, call: ast.Call) -> None:
         raise Refused("the program chooses how processes are started", call)
     for use in _uses(source, call):
         above = source.call_with(use)
-        if above is not None and source.means(above.func, "iter") and source.loops(above):
-            raise Refused("the loader starts again in a loop (iter), and so would its workers",
-                          above)  # fmt: skip
+        is_begun = above is not None and source.means(above.func, "iter")
+        if above is not None and is_begun and (source.loops(above) or _is_taken(source, above)):
+            raise Refused("it starts again for each batch (iter), and so would its workers", above)
+
+
+def _is_taken(source: Source, begun: ast.Call) -> bool:
+    """Tell whether one batch is all that is taken: ``next(iter(loader))``."""
+    taken = source.call_with(begun)
+    return taken is not None and source.means(taken.func, "next")
 
 
 class _Proof:

@@ -176,10 +176,11 @@ def _compiling(window: Window, saved: float) -> tuple[float, float]:
 
 def _ahead(window: Window, waiting: float) -> tuple[float, float]:
     trace, cores = window.trace, window.cores
+    works, host = _works(window), 1.0 - waiting
     if trace is None:
-        # How long the device works is not known: perhaps all of the time.
-        return 0.0, waiting
-    work, host = busy(trace), 1.0 - waiting
+        # How long the device works is at most known by the cores it takes: perhaps all of the time.
+        return 0.0, max(0.0, 1.0 - max(0.0 if works is None else works[0], host))
+    work = busy(trace)
     # At best its operations are all that is left of the wait. What lies between them is the way to
     # a thread that has gone to sleep, and one with work ahead of it does not.
     high = max(0.0, 1.0 - max(work, host))

@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.code.batches import begins_for_one
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import LEAST_POINTS, LITTLE, MOST_SHOWN, MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Evidence, Fix, Framework, Place, Severity
 from whyidle.monitor.core.measure import SAMPLES
+from whyidle.monitor.libraries.frames import plays
+from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.loading import Loader, Loading
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
-from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.user_lines import fetches, own, seen
 from whyidle.monitor.signals.window import Window
 
 # Lines of the loading that stand before the one that waits for it.
@@ -34,6 +37,17 @@ OVERLAPS: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK, LoadKind.WAIT})
 WAITS_FOR_INPUT: Final = "waiting for input"
 HAS_WORKERS: Final = "loader workers"
 SPENDS: Final = "loading spends on {}"
+BEGUN: Final = "Each batch starts its data loader again"
+FOR_ALL: Final[dict[Framework, Fix]] = {
+    "pytorch": Fix(
+        "Take all batches from one loop over the loader. Each start shuffles the whole data set,"
+        " and begins all workers.",
+        """\
+for epoch in range(epochs):
+    for batch in loader:  # not: next(iter(loader)) in each step
+        train(batch)""",
+    )
+}
 SLOW_WORKER: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
         "Give each worker an equal share: shuffle samples, not files. Split the slow shard. A"
@@ -69,7 +83,29 @@ class Cause:
 
 def cause_of(window: Window) -> Cause | None:
     """Return the cause; ``None``: the samples do not say."""
-    return _late_worker(window) or _largest(window) or _too_few(window)
+    return _begun(window) or _late_worker(window) or _largest(window) or _too_few(window)
+
+
+def _begun(window: Window) -> Cause | None:
+    """Return the cause where the loader that is waited for begins for each batch."""
+    where = seen(window.job, fetches)[:1] if window.loaders else ()
+    if not where or not begins_for_one(where[0].file, where[0].line):
+        return None
+    here = [
+        (chain, counts.samples)
+        for chain, counts in window.job.stacks.chains.items()
+        if chain.user is not None and chain.user[:2] == (where[0].file, where[0].line)
+    ]
+    begins = sum(n for chain, n in here if plays(Role.BEGIN, chain.leaf, chain.called))
+    share = begins / max(1, sum(n for _, n in here))
+    return Cause(
+        BEGUN,
+        (_share(window, SPENDS.format("starting it"), share),),
+        where,
+        FOR_ALL,
+        LoadKind.START,
+        least=share,
+    )
 
 
 def _late_worker(window: Window) -> Cause | None:

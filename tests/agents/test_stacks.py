@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import resource
@@ -104,6 +105,16 @@ def test_a_library_that_waits_by_the_standard_one_is_the_innermost_line() -> Non
     rows = sampled(lambda: names["fetch"](queue.Queue()))
     most = max(rows, key=lambda row: row[0])  # type: ignore[arg-type,return-value]
     assert most[1][2] == most[3][2] == "fetch"  # type: ignore[index]
+
+
+def test_what_is_in_a_call_of_ours_is_in_the_line_that_made_it() -> None:
+    names: dict[str, Callable[[Callable[[], None]], None]] = {}
+    exec(compile("def read(act): act()\n", "<_whyidle_agent.torch.read_hooks>", "exec"), names)
+    wait_in_c = lambda: names["read"](lambda: time.sleep(0.05))  # noqa: E731
+    assert all("<_whyidle" not in row[1][0] for row in sampled(wait_in_c))  # type: ignore[index]
+    asleep = lambda: names["read"](functools.partial(time.sleep, 0.05))  # type: ignore[arg-type]  # noqa: E731
+    most = max(sampled(asleep), key=lambda row: row[0])  # type: ignore[arg-type,return-value]
+    assert most[1] == most[2][0]  # type: ignore[index]
 
 
 def test_without_a_free_descriptor_it_is_not_known() -> None:

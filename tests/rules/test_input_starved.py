@@ -26,7 +26,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
-from whyidle.monitor.signals.loading_cause import SLOW_WORKER
+from whyidle.monitor.signals.loading_cause import BEGUN, SLOW_WORKER
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS
 from whyidle.monitor.signals.recorded import Helper, SeenGpu
 from whyidle.monitor.signals.window import Window
@@ -407,6 +407,36 @@ def test_one_slow_worker_of_several() -> None:
     # Workers that are all busy, or all half so: none of them is late.
     assert "slower" not in str(found(NAME, fed_by(works(at, 0.9), works(at, 1.0))).title)
     assert "slower" not in str(found(NAME, fed_by(works(at, 0.4), works(at, 0.1))).title)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("taken", "begins"), [("next(iter(loader))", True), ("next(batches)", False)]
+)
+def test_a_loader_that_begins_for_each_batch(
+    tmp_path: Path, taken: str, workers: int, *, begins: bool
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(f"for step in range(9):\n    x = {taken}\n    train(x)\n")
+    asks, trains = (CodeLine(str(file), line, "<module>") for line in (2, 3))
+    shuffles = CodeLine(NEXT.file.replace("dataloader", "sampler"), 182, "__iter__")
+    starts = CodeLine(NEXT.file, 500, "__iter__")
+    rows = (
+        (Chain((asks,), NEXT if workers else shuffles, starts if workers else NEXT), 300, 0, 0),
+        (Chain((asks,), NEXT, NEXT), 100, 0, 0),
+        (Chain((trains,), trains), 600, 0, 0),
+    )
+    facts = {"torch": {"backend": "cpu", "loaders": [{"workers": workers}]}}
+    means = {m.JOB_LOADER_WAIT: 0.4, m.HOST_CORES: 2.0}
+    lines = (SourceLine(*trains, 0.6), SourceLine(*asks, 0.4))
+    job = window(means=means, inside=True, facts=facts, stacks=of_chains(*rows), lines=lines)
+    finding = found(NAME, job)
+    assert (finding.title == BEGUN) is begins
+    if begins:
+        assert finding.fixes is not None
+        assert "for batch in loader" in finding.fixes["pytorch"].code
+        assert finding.gain is not None
+        assert 0.1 < finding.gain.low < 0.3 < finding.gain.high
 
 
 def test_workers_that_start_anew_at_each_epoch() -> None:

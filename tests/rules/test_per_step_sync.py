@@ -211,6 +211,24 @@ def test_reads_not_counted(tmp_path: Path, line: int, busy: float, *, is_fault: 
         assert is_silent(NAME, at)
 
 
+def test_a_wait_for_cores_that_all_work_gives_nothing_back(tmp_path: Path) -> None:
+    """A whole training in one compiled function reads its result, and waits for nothing else."""
+    file = tmp_path / "train.py"
+    file.write_text(SPELLED)
+    seen = stacks((CodeLine(str(file), 9, "fit"), (), 1000), waited=1)
+    jax = {"jax": {"backend": "cpu"}}
+    of_job = {m.HOST_CORES: 4.0, m.HOST_CPU: 0.99, m.JOB_MAIN_THREAD: 0.02}
+
+    def most(cores: float) -> float:
+        means = {**of_job, m.JOB_CPU: cores, m.PROCESS_CPU: cores}
+        gain = found(NAME, window(facts=jax, stacks=seen, means=means, inside=True)).gain
+        assert gain is not None
+        return gain.high
+
+    assert most(3.8) < 0.1
+    assert most(1.0) > 0.5
+
+
 DUE = """
 def fit(step, batches):
     for number, batch in enumerate(batches):
