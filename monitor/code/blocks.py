@@ -61,10 +61,12 @@ class Block:
 
     @property
     def plays(self) -> bool:
-        """Whether it is the play that is learned from.
+        """Whether it is the play that is learned from."""
+        return environments.plays(self.file, self.body) and not self.evaluates
 
-        What is played now and then, beside the play of the loop around it, evaluates.
-        """
+    @property
+    def evaluates(self) -> bool:
+        """Whether it plays now and then, beside the play of the loop around it."""
         if not environments.plays(self.file, self.body):
             return False
         first = self.body[0].lineno
@@ -75,7 +77,7 @@ class Block:
             if (self.due and loop)
             else []
         )
-        return not environments.plays(self.file, beside)
+        return environments.plays(self.file, beside)
 
 
 def blocks(file: str) -> Iterator[Block]:

@@ -278,10 +278,11 @@ def _parts(window: Window, rows: Sequence[Row]) -> Iterator[_Part]:
         if isinstance(part, Phase):
             yield _Part(part, mine, by_line(hosts, lambda row: row.begins or row.innermost))
             continue
+        least = MOST_OF * sum(mine.values())
+        if part is Slice.IDLE_DISPATCH and window.host and sum(x.share for x in hosts) < least:
+            # Calls that compute prepare the next ones, too: it is where the thread mostly is.
+            hosts = [*window.host.rows]
         where = of_slice(window, part) or by_line(hosts, lambda row: row.innermost)
-        if part is Slice.IDLE_DISPATCH and window.host is not None:
-            # What is launched in between comes from where the thread mostly is.
-            where = where or by_line(window.host.rows, lambda row: row.innermost)
         yield _Part(part, mine, where)
 
 

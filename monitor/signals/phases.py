@@ -117,10 +117,13 @@ def _guessed(chain: Chain) -> Aside:
     named = _of_frames(chain.frames)
     phase = _act(chain)
     stepping = step_line(chain.frames)
-    if stepping is not None and phase in {None, Phase.ENVIRONMENT}:
+    # What is played every few steps, and not learned from, evaluates.
+    is_due = named is not None and named.phase is Phase.VALIDATION and named.due
+    if stepping is not None and phase in {None, Phase.ENVIRONMENT} and not is_due:
         return Aside(Phase.ENVIRONMENT, stepping, surely=True)
     # What is saved or written while validating is so all the same.
-    if phase is None or (phase in _PARTS and named is not None):
+    parts = _PARTS | {Phase.ENVIRONMENT} if is_due else _PARTS
+    if phase is None or (phase in parts and named is not None):
         return named or _of_tokenizer(chain) or Aside(Phase.STEP)
     if named is not None and named.phase in {phase, Phase.PERIODIC}:
         return Aside(phase, named.begins, surely=True, due=named.due)
@@ -229,8 +232,9 @@ def _content(block: Block) -> Aside | None:
     if not names or block.trains:
         return None
     last = {name.rpartition(".")[2] for name in names}
-    if last & NO_GRADIENTS or any(map(_VALIDATES.fullmatch, last)):
-        return Aside(Phase.VALIDATION, surely=bool(last & NO_GRADIENTS), due=True)
+    is_sure = bool(last & NO_GRADIENTS) or block.evaluates
+    if is_sure or any(map(_VALIDATES.fullmatch, last)):
+        return Aside(Phase.VALIDATION, surely=is_sure, due=True)
     saves = _of_calls(names) is Phase.CHECKPOINT
     if saves or any(map(_SAVING.fullmatch, last)):
         return Aside(Phase.CHECKPOINT, surely=saves, due=True)

@@ -240,7 +240,7 @@ def test_what_is_played_now_and_then_beside_the_play_evaluates(style: str, tmp_p
     file = tmp_path / "play.py"
     file.write_text(EVALUATES_BY_PLAYING[style])
     (block,) = (each for each in blocks(str(file)) if each.due)
-    assert (block.plays, block.trains) == (False, False)
+    assert (block.plays, block.trains, block.evaluates) == (False, False, True)
 
 
 def test_the_only_play_is_learned_from(tmp_path: Path) -> None:
@@ -253,4 +253,4 @@ for step in range(10**6):
     learn(memory.sample(32))
 """)
     (block,) = blocks(str(file))
-    assert block.plays
+    assert (block.plays, block.evaluates) == (True, False)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.code.test_blocks import EVALUATES_BY_PLAYING
 from tests.rules.windows import found, is_silent, window
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
@@ -291,6 +292,25 @@ def test_what_the_jobs_own_code_marks_comes_first(
     aside = phase_of(Chain((frame,), inside, inside, marked))
     assert (aside.phase, aside.marked) == (phase, is_marked)
     assert aside.surely or not is_marked
+
+
+@pytest.mark.parametrize("style", EVALUATES_BY_PLAYING)
+def test_environments_that_are_played_now_and_then_evaluate(style: str, tmp_path: Path) -> None:
+    """What is learned from stays play; a function of the library's, or of the user's, says less."""
+    file = tmp_path / "play.py"
+    file.write_text(EVALUATES_BY_PLAYING[style])
+    text = list(enumerate(file.read_text().splitlines(), 1))
+    calls = [line(str(file), n, "<module>") for n, x in text if x.endswith("evaluate(policy, env)")]
+    library = CodeLine("/env/lib/python3.11/site-packages/gymnasium/core.py", 9, "step")
+    seen = []
+    for n, spelled in text:
+        if ".step(" in spelled:
+            within = calls if spelled.startswith(" " * 8) else []
+            frames = (line(str(file), n, "evaluate" if within else "<module>"), *within)
+            seen += [phase_of(Chain(frames, leaf, leaf)) for leaf in (frames[0], library)]
+    kinds = [(aside.phase, aside.due) for aside in seen]
+    assert sorted(set(kinds)) == [(Phase.ENVIRONMENT, False), (Phase.VALIDATION, True)]
+    assert kinds.count((Phase.VALIDATION, True)) == 2
 
 
 def test_a_marked_phase_is_no_step_however_much_it_takes() -> None:
