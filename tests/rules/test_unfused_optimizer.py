@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
+from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, stacks, window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Severity, SourceLine
 from whyidle.monitor.rules.unfused_optimizer import FUSED, ON_GPU
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 
@@ -151,3 +152,38 @@ def test_the_recorded_pair() -> None:
     assert finding.gain is not None
     assert [place.function for place in finding.where] == ["train"]
     assert is_silent(NAME, recorded(f"{NAME}/after_torch"))
+
+
+MAKES = """
+def example():
+    optimizer = torch.optim.AdamW(toy.parameters())
+class Trainer:
+    def __init__(self, model):
+        self.optimizer = torch.optim.AdamW(model.parameters())
+    def fit(self):
+        self.optimizer.step()
+def main():
+    optimizer = torch.optim.AdamW(model.parameters())
+    train(model, optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("optimizers", "within", "lines"),
+    [
+        # One that is in use, and made where the main thread still is.
+        (1, "main", [10]),
+        # It was made in a function that has ended.
+        (1, "fit", [3, 6, 10]),
+        # Of two in use one may have been made elsewhere.
+        (2, "main", [3, 6, 10]),
+    ],
+)
+def test_of_many_that_make_one_those_in_use(
+    optimizers: int, within: str, lines: list[int], tmp_path: Path
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(MAKES)
+    seen = stacks((CodeLine(str(file), 11 if within == "main" else 8, within), (), 100))
+    where = found(NAME, of(*[{}] * optimizers, stacks=seen)).where
+    assert [each.line for each in where] == lines
