@@ -125,7 +125,7 @@ WAITERS = (
     "/multiprocessing/queues.py",
     "/multiprocessing/synchronize.py",
 )
-STACK_DEPTH = 6
+STACK_DEPTH = 12
 # Limits on the places in a record of stacks, and on the length of names in a frame.
 MOST_PLACES = 30
 LONGEST_FILE = 300

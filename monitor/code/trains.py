@@ -40,7 +40,7 @@ _BY_NAME: Final = re.compile(
 # What is done for it, or about it.
 _ABOUT: Final = re.compile(
     r"_*(load|get|make|build|create|read|fetch|log|print|save|plot|split|prepare|write|eval|valid|test"
-    r"|is|set|show|init|start|end|on)_\w+"
+    r"|is|set|show|init|start|end|on|inf|infinite)_\w+"
     r"|\w+_(lr|learning_rate|ema|metrics?|bar|progress|stats?|logs?|display|history|info|caches?"
     r"|(data)?loaders?|data(set)?|sets?|split|labels?|mode|buffers?|priorit\w*|targets?|average\w*"
     r"|count(er)?s?|acc|layout|traces?|one|many|config|cfg|kwargs\w*|transform|kv|masks?|table"

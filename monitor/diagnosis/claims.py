@@ -81,8 +81,8 @@ def _about(rows: Sequence[Row], found: Found) -> tuple[list[int], list[int]]:
 
 def claimed(rows: Sequence[Row], found: Found) -> Claim:
     """Return how much of which rows may come back; lines and slices for what no row has."""
-    left = 0.0 if found.gain is None else found.gain.high
     groups: list[dict[Key, float]] = [{n: rows[n].share for n in x} for x in _about(rows, found)]
+    left = found.gain.high if found.gain else found.takes or 0.0
     if not any(groups):
         alone: list[Key] = [*_places(found.where)] or ([found.slice] if found.slice else [])
         groups = [dict.fromkeys(alone, left / max(1, len(alone)))]

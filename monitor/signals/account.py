@@ -113,7 +113,10 @@ class HostAccount:
         """
         found = summed((_phase(row), row.share) for row in self.rows)
         always = summed((_phase(row), row.share) for row in self.rows if not row.due)
-        most = next(iter(always or found))
+        if not always:
+            # A long one may fill all of the time that was looked at.
+            return found
+        most = next(iter(always))
         # Who does nothing else does that in steps, whatever a trainer calls it.
         is_marked = found.get(Phase.STEP, 0.0) >= BEYOND_CHANCE and any(
             row.marked and row.phase is most for row in self.rows

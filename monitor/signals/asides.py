@@ -41,9 +41,17 @@ class Taken:
     most: float
 
     @property
+    def is_all(self) -> bool:
+        """Whether nothing else was seen."""
+        return len(self.rows) == len(self.account.rows)
+
+    @property
     def times(self) -> int | None:
         """How often that came in the window; ``None``: not known."""
         account = self.account
+        if self.is_all:
+            # It began before, and has not ended.
+            return 1
         seen = 0
         for row in self.rows:
             seen |= row.when
@@ -141,6 +149,8 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
         return None
     phase = some.rows[0].phase
     times = some.times
+    # How long such a time lasts in all is not known where it fills what was looked at.
+    known = None if some.is_all else gain
     # The part of the account that its time is in.
     part = Slice.IDLE_UNKNOWN if window.device == "gpu" else None
     waits = window.share(Slice.IDLE_IO) if part else None
@@ -153,7 +163,8 @@ def found(window: Window, some: Taken, left: float) -> Found | None:
     what = _called(where) if phase is Phase.LOGGING and is_one else ""
     title = f"{what or WORDS[phase].capitalize()} {takes} {some.most:.0%} of the main thread's time"
     return Found(
-        gain=gain,
+        gain=known,
+        takes=some.most if known is None else None,
         evidence=some.evidence(window),
         where=where,
         slice=part,

@@ -101,6 +101,7 @@ NOT = {
     "a figure": "fig.update_layout(title=title)",
     "a database": "collection.update_one(a, b)",
     "a transform": "x = scaler.fit_transform(x)",
+    "data without an end": "batch = toy_data.inf_train_gen(name, batch_size=2000)",
     "inference made faster": "m = torch.jit.optimize_for_inference(m)",
     "attention": "attn_weights = F.softmax(attn_weights, dim=-1)",
     "particles": "weights = normalize(weights)",

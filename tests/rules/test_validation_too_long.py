@@ -165,6 +165,29 @@ def test_once_in_a_window_says_little(tmp_path: Path) -> None:
     assert finding.gain.high > 0.5
 
 
+FILLS = {
+    "no gradients": "if n % 9 == 0:\n        with torch.no_grad():\n            show(model)\n",
+    "a function": "if n % 100 == 0:\n        validate(model)\n        print(n)\n",
+    "a mode": "if (n + 1) % every == 0:\n        model.eval()\n        score = evaluate(model)\n",
+}
+
+
+@pytest.mark.parametrize("style", FILLS)
+def test_one_that_fills_all_that_was_seen_promises_nothing(style: str, tmp_path: Path) -> None:
+    """Nobody knows when it began, and how long the steps between two of them take."""
+    file = written(tmp_path, f"for n in data:\n    loss.backward()\n    {FILLS[style]}")
+    watched = of_rows(file, [(5, TORCH, 1000)])
+    finding = found(NAME, watched)
+    assert (finding.gain, finding.severity, finding.takes) == (None, Severity.LOW, pytest.approx(1))
+    assert finding.title == "Validation took 100% of the main thread's time, once"
+    assert [each.rule.id for each in diagnose(watched).findings] == [NAME]
+
+
+def test_a_program_that_only_validates_does_so_in_steps(tmp_path: Path) -> None:
+    source = "with torch.no_grad():\n    for n in data:\n        show(model)\n"
+    assert is_silent(NAME, of_rows(written(tmp_path, source), [(3, TORCH, 1000)]))
+
+
 def test_a_device_that_validates_too_gains_the_same(tmp_path: Path) -> None:
     stacks = job(tmp_path, STYLES["a block"], 0.3).job.stacks
     trace = answer({Slice.COMPUTE: 0.95, Slice.IDLE_DISPATCH: 0.05}, kind="gpu")
