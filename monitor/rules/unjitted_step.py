@@ -25,12 +25,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.code.source import function_at, readable
+from whyidle.monitor.code.source import called, function_at, in_loop, readable
 from whyidle.monitor.core.amounts import LITTLE, MOSTLY
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.host_class import HOST_WORK, HostClass
 from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.libraries.frames import package_of
 from whyidle.monitor.rules import Fix, Need, Rule, Slice, Verdict, Window
+from whyidle.monitor.runs.stacks import Chain
 from whyidle.monitor.signals.activity import drawing, fetches
 from whyidle.monitor.signals.eager import (
     CONTROL,
@@ -71,6 +73,20 @@ OF_NUMPY: Final = Fix(
     """\
 images = np.asarray(images)  # once, before the loop
 batch = jax.device_put(images[order[start : start + size]])""",
+)
+# What Keras calls in turn is compiled, and what it does around it nobody can compile.
+_OF_KERAS: Final = frozenset({"keras", "tf_keras"})
+_FOR_A_BATCH: Final = frozenset(("predict", "predict_on_batch", "train_on_batch", "test_on_batch"))
+SETS_UP: Final = "Each call of Keras sets up more than it computes"
+FEW_CALLS: Final = Fix(
+    "Call Keras for many samples at once: predict, train_on_batch, and so on. For a few call the"
+    " model itself in a compiled function.",
+    """\
+@jax.jit  # for a few samples, in place of model.predict(x)
+def act(weights, x):
+    return model.stateless_call(weights, [], x)[0]
+
+outputs = act([w.value for w in model.trainable_variables], x)""",
 )
 
 
@@ -129,15 +145,37 @@ def detect(window: Window) -> Verdict:
     # Then what is written is right, and runs one by one all the same.
     is_off = window.fact("disable_jit") is True
     title, fix = (SWITCHED, SWITCHED_OFF) if is_off else (BATCHES, OF_NUMPY)
+    if not is_off and _are_of_keras(window, seen.where):
+        title, fix = SETS_UP, FEW_CALLS
+    is_special = is_off or seen.makes_batches or fix is FEW_CALLS
     return Found(
         gain=gain,
         evidence=_evidence(window, seen),
         where=(asking(window.job, _SWITCHES) if is_off else ()) or seen.where,
         slice=Slice.IDLE_COMPILE if 2 * seen.compiling > gain.high else Slice.IDLE_DISPATCH,
         confidence=Confidence.INFERRED if seen.calls is None else Confidence.MEASURED,
-        title=title if is_off or seen.makes_batches else None,
-        fixes={"jax": fix} if is_off or seen.makes_batches else None,
+        title=title if is_special else None,
+        fixes={"jax": fix} if is_special else None,
     )
+
+
+def _are_of_keras(window: Window, where: tuple[Place, ...]) -> bool:
+    """Tell whether most of it is in what Keras does for calls that the user makes in a loop."""
+    lines = {(place.file, place.line) for place in where}
+    shares = [
+        (_is_of_keras(chain), counts.samples)
+        for chain, counts in window.job.stacks.chains.items()
+        if chain.user is not None and chain.user[:2] in lines
+    ]
+    return 2 * sum(n for is_its, n in shares if is_its) > sum(n for _, n in shares)
+
+
+def _is_of_keras(chain: Chain) -> bool:
+    if chain.user is None or chain.called is None:
+        return False
+    names = {name.rpartition(".")[2] for name in called(chain.user.file, chain.user.line)}
+    is_its = package_of(chain.called.file) in _OF_KERAS and bool(names & _FOR_A_BATCH)
+    return is_its and any(in_loop(line.file, line.line) for line in chain.frames)
 
 
 def _where(

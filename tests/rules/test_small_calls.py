@@ -57,7 +57,9 @@ class Net:
 """
 
 
-def small(folder: Path, source: str, line: int, calls: int = 6, each: int = 16) -> Window:
+def small(  # noqa: PLR0917  what a job of small calls is made of
+    folder: Path, source: str, line: int, calls: int = 6, each: int = 16, operator_s: float = 3e-6
+) -> Window:
     """Return a window over a job of one layer, called so often, with so many operators each."""
     script = folder / "train.py"
     script.write_text(source)
@@ -85,8 +87,7 @@ def small(folder: Path, source: str, line: int, calls: int = 6, each: int = 16) 
     }
     trace = answer({Slice.COMPUTE: 1.0}, calls=counted)
     trace["devices"][0]["kernels"] = 10 * calls * each
-    # So many operators of 3 us.
-    step_s = calls * each * 3e-6
+    step_s = calls * each * operator_s
     means = {m.JOB_STEPS: 1 / step_s, m.JOB_MAIN_THREAD: 1.0}
     facts = {"torch": {"backend": "cpu"}}
     return window(trace, means=means, facts=facts, stacks=samples, inside=True)
@@ -111,6 +112,20 @@ def test_many_at_once_and_nothing_compiled(
     assert finding.fixes is not None
     assert finding.fixes["pytorch"].text.startswith(words)
     assert judge("eager_launch_bound", job) is None
+
+
+@pytest.mark.parametrize("source", [LETTERS, TOKENS, GAMES])
+def test_small_calls_that_are_not_sure_to_be_overhead_are_still_many(
+    source: str, tmp_path: Path
+) -> None:
+    """Between what surely computes nothing, and what surely does: one of the two rules speaks."""
+    for operator_s in (3e-6, 11e-6, 15e-6):
+        job = small(tmp_path, source, 3, operator_s=operator_s)
+        verdicts = [judge(name, job) for name in ("tiny_work", "eager_launch_bound")]
+        assert sum(isinstance(each, Found) for each in verdicts) == 1, operator_s
+    busy = small(tmp_path, source, 3, operator_s=60e-6)
+    assert judge("tiny_work", busy) is None
+    assert judge("eager_launch_bound", busy) is None
 
 
 @pytest.mark.parametrize(

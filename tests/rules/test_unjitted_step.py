@@ -21,7 +21,9 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.rules.unjitted_step import FEW_CALLS, SETS_UP
 from whyidle.monitor.runs.aggregates import Compiled
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 
 NAME = "unjitted_step"
 FIXES = {
@@ -171,6 +173,41 @@ def test_without_a_trace_the_samples_show_it() -> None:
     assert finding.gain is not None
     assert finding.gain.low < 0.3
     assert finding.gain.high > 0.8
+
+
+KERAS = f"{PACKAGES}/keras/src/backend/jax/trainer.py"
+CALLED = {
+    "one action at a time": (
+        "while not done:\n    q = self.model.predict(state, verbose=0)\n",
+        True,
+    ),
+    "a batch at a time": ("for x, y in batches:\n    loss = model.train_on_batch(x, y)\n", True),
+    "a score for each": (
+        "for x in samples:\n    scores += [net.predict_on_batch(x[None])]\n",
+        True,
+    ),
+    # One call for all of it, a library of one's own, and a loop of one's own.
+    "a whole training": ("for fold in folds:\n    model.fit(x, y)\n", False),
+    "a whole prediction": ("x = load()\nscores = model.predict(x)\n", False),
+    "another library": ("for x in samples:\n    y = model.predict(x)\n", False),
+}
+
+
+@pytest.mark.parametrize("style", CALLED)
+def test_what_keras_does_around_a_call_is_nothing_to_compile(style: str, tmp_path: Path) -> None:
+    source, is_its = CALLED[style]
+    file = tmp_path / "play.py"
+    file.write_text(source)
+    line = CodeLine(str(file), 2, "play")
+    library = KERAS.replace("keras", "mine") if style == "another library" else KERAS
+    leaf = CodeLine(LAUNCHES.file, LAUNCHES.line, LAUNCHES.function)
+    seen = StackSamples()
+    seen.samples = 100
+    seen.count(Chain((line,), leaf, CodeLine(library, 200, "predict")), 90, 90, 0)
+    seen.count(Chain((line,), line), 10, 10, 0)
+    finding = found(NAME, window(stacks=seen, facts=ALIVE))
+    assert (finding.title == SETS_UP) is is_its
+    assert (finding.fixes == {"jax": FEW_CALLS}) is is_its
 
 
 def test_single_operations_beside_a_compiled_step_cost_what_they_take() -> None:
