@@ -14,7 +14,10 @@ from whyidle.monitor.rules import Kind, Rule
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 # What is only a symptom of others, and of which.
 CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "allocation_churn": ("dense_embedding_gradients", "retracing", "buffers_not_donated"),
+    # What is copied in each step is copied into new memory.
+    "allocation_churn": (
+        "dense_embedding_gradients", "retracing", "buffers_not_donated", "host_resident_data",
+    ),
     "cpu_starved": ("few_cpus_allowed",),
     "eager_launch_bound": ("python_loop_over_batch",),
     "eager_tensorflow": ("retracing", "python_loop_over_batch"),

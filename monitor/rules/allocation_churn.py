@@ -25,6 +25,7 @@ D2 §3 (preallocated buffers). Its code for Julia was run on a CPU; with CUDA.jl
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -34,7 +35,7 @@ from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Plac
 from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.gain import Side, comes_back
-from whyidle.monitor.signals.memory import PAGE, clearing
+from whyidle.monitor.signals.memory import PAGE, new_pages
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import is_julia, of_slice, own, seen
@@ -107,26 +108,22 @@ def _makes_anew(line: SourceLine) -> bool:
 def _of_pages(window: Window) -> Verdict:
     """Judge the part of the job's CPU time in which the kernel hands out pages that do not stay."""
     job = window.job
-    faults, cores = job.mean(m.JOB_MINOR_FAULTS), job.mean(m.JOB_CPU)
-    growth = job.trends.get(m.JOB_RSS)
-    if faults is None or cores is None or not cores.value:
-        return window.lacks(Need.RECORDING)
-    pages = faults.value - (0.0 if growth is None else max(0.0, growth.per_s) / PAGE)
+    most = math.inf
     if is_julia(window):
         what = "what the collector of this Julia allocates"
-        allocated = window.needed(job.mean(m.PROCESS_ALLOCATED), Need.RECORDING, what)
         # Pages beyond what was allocated are of something else.
-        pages = min(pages, allocated.value / PAGE)
-    # Who has less than a core may wait for something else, or for the core.
-    low, high = clearing(job, pages)
-    low, high = low / max(1.0, cores.value), high / cores.value
+        most = window.needed(job.mean(m.PROCESS_ALLOCATED), Need.RECORDING, what).value / PAGE
+    taken = new_pages(job, most)
+    if taken is None:
+        return window.lacks(Need.RECORDING)
+    low, high = taken
     if low < Severity.MEDIUM.least:
         return None
     per_step = window.per_step(m.JOB_MINOR_FAULTS)
     measures = {
         "new memory": None if per_step is None else per_step.times(PAGE, "bytes/step"),
-        "pages handed out by the kernel": faults,
-        "CPU time of the job": cores,
+        "pages handed out by the kernel": job.mean(m.JOB_MINOR_FAULTS),
+        "CPU time of the job": job.mean(m.JOB_CPU),
         "of that in the kernel": job.mean(m.JOB_KERNEL),
     }
     return Found(

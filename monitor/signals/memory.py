@@ -6,6 +6,7 @@ allocator keeps, and JAX keeps three quarters of a GPU from the start.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,6 +109,21 @@ def clearing(job: Recorded, pages: float) -> tuple[float, float]:
     # What the kernel does besides takes time as well.
     kernel = job.means.get(m.JOB_KERNEL, high)
     return min(low, kernel), min(high, kernel)
+
+
+def new_pages(job: Recorded, most: float = math.inf) -> tuple[float, float] | None:
+    """Return the least and the most of the job's time in which pages are cleared that do not stay.
+
+    ``None``: not recorded. Who has less than a core may wait for something else, or for the core.
+    ``most``: so many pages a second.
+    """
+    faults, cores = job.mean(m.JOB_MINOR_FAULTS), job.mean(m.JOB_CPU)
+    growth = job.trends.get(m.JOB_RSS)
+    if faults is None or cores is None or not cores.value:
+        return None
+    pages = faults.value - (0.0 if growth is None else max(0.0, growth.per_s) / PAGE)
+    low, high = clearing(job, min(pages, most))
+    return low / max(1.0, cores.value), high / cores.value
 
 
 def in_checkpoint(chain: Chain) -> bool:
