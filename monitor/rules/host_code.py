@@ -20,12 +20,13 @@ Beyond the five documents.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from whyidle.monitor.code.source import in_loop
+from whyidle.monitor.code.source import calls, dotted, in_loop
 from whyidle.monitor.core.amounts import MOST_SHOWN, MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Knows, Place
 from whyidle.monitor.core.host_class import (
@@ -41,7 +42,7 @@ from whyidle.monitor.rules import Rule, Severity, Slice, Verdict, Window, both
 from whyidle.monitor.runs.stacks import CodeLine, summed
 from whyidle.monitor.signals import serving
 from whyidle.monitor.signals.account import HostAccount, HostRow, by_line, ranked
-from whyidle.monitor.signals.asides import is_aside
+from whyidle.monitor.signals.asides import LONGEST_NAME, is_aside
 from whyidle.monitor.signals.cores import RUNNERS, Runner
 from whyidle.monitor.signals.gain import Side, comes_back
 from whyidle.monitor.signals.phases import WORDS, Phase
@@ -51,6 +52,12 @@ from whyidle.monitor.signals.user_lines import leaves, own
 # The first of them, in a title; the second, if it takes so much of what the first takes.
 MOST_PACKAGES: Final = 2
 MUCH_OF_MOST: Final = 0.25
+# What is called around others, and takes next to nothing itself.
+_QUICK: Final = frozenset(("append", "asarray", "items", "get", "join", "format", "keys", "values"))
+LESS: Final = (
+    "{} less often, elsewhere, or for many at once. Use a separate process, or whole arrays. The"
+    " gain is what you would recover if it cost nothing."
+)
 # Of a step that a library makes, such as a trainer's, no line is the user's.
 IN_LIBRARY: Final = both(
     "Give the library more per call: larger batches, fewer updates. The gain is what you would"
@@ -112,6 +119,8 @@ def detect(window: Window) -> Verdict:
         verb = "takes" if len(packages) == 1 else "take"
         title = f"{' and '.join(packages)} {verb} {part * surely:.0%} of {of}"
         found = replace(found, title=title, fixes=IN_LIBRARY)
+    elif work := _work(account, mine[0], loops):
+        found = replace(found, fixes=both(LESS.format(work), rule.fixes["jax"].code))
     return replace(
         found,
         severity=Severity.LOW if is_step else None,
@@ -169,8 +178,27 @@ def _name(account: HostAccount, mine: Sequence[HostRow], loops: set[tuple[str, s
         return f"{function}() takes"
     lines = {row.frames[0].line for row in mine}
     if len(lines) == 1:
-        return f"Line {min(lines)} takes"
+        name = _called(worst.frames[0])
+        return f"{name}() takes" if name else f"Line {min(lines)} takes"
     return f"Lines {min(lines)} to {max(lines)} take"
+
+
+def _work(account: HostAccount, worst: HostRow, loops: set[tuple[str, str]]) -> str:
+    """Return what to do less often, as a sentence begins; empty where that has no one name."""
+    if is_aside(account, worst):
+        return ""
+    at = worst.frames[0]
+    if (at.file, at.function) in loops:
+        name = _called(at)
+        return f"Call {name}()" if name else ""
+    return f"Do what {at.function}() does" if at.function.isidentifier() else ""
+
+
+def _called(line: CodeLine) -> str:
+    """Return the one function that a line calls beside what is quick; empty: none, or many."""
+    names = {dotted(call.func).removeprefix("self.") for call in calls(line.file, line.line)}
+    names = {x for x in names if not (hasattr(builtins, x) or x.rpartition(".")[2] in _QUICK)}
+    return names.pop() if len(names) == 1 and len(min(names)) <= LONGEST_NAME else ""
 
 
 def _worst(
@@ -255,8 +283,7 @@ def _in_helpers(helpers: Iterable[Helper]) -> tuple[Place, ...]:
 rule = Rule(
     title="The job's own code on the host takes the time",
     fixes=both(
-        "Do it less often, in a separate process, or on whole arrays. The gain is what you"
-        " would recover if it cost nothing.",
+        LESS.format("Do it"),
         """\
 if step % 100 == 0:
     # background = concurrent.futures.ThreadPoolExecutor(1)

@@ -298,7 +298,10 @@ def test_the_step_of_a_library_is_no_code_of_the_jobs(
     # What is called at another line of the loop than the step is the job's.
     both = stacks((library, (loop(6),), 300), (framework, (loop(5),), 700))
     here = window(stacks=both, facts={"torch": {"backend": "cpu"}}, inside=True)
-    assert found(NAME, here).title == "Line 6 takes 30% of the main thread's time"
+    finding = found(NAME, here)
+    assert finding.title == "work() takes 30% of the main thread's time"
+    assert finding.fixes is not None
+    assert finding.fixes["jax"].text.startswith("Call work() less often")
 
 
 def test_lines_of_the_loop_are_parts_between_its_steps(loop: Callable[[int], CodeLine]) -> None:
