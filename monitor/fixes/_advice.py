@@ -19,7 +19,7 @@ from whyidle.monitor.core.finding import PROBES, at
 from whyidle.monitor.core.pace import breathe
 from whyidle.monitor.fixes import _snippet
 from whyidle.monitor.fixes._codemod import Codemod, Patch, Refusal
-from whyidle.monitor.fixes._findings import change_of, of_rows
+from whyidle.monitor.fixes._findings import change_of, for_finding, of_rows
 
 
 def advised(
@@ -33,7 +33,7 @@ def advised(
     found = []
     for finding in findings:
         breathe()
-        mine = codemods.get(finding.rule, ())
+        mine = for_finding(finding, codemods)
         if not finding.fixes or not mine:
             found.append(finding)
             continue

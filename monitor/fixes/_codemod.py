@@ -61,6 +61,8 @@ class Codemod:
     changes_numbers: bool = False
     # Whose advice it is, where a program may use several: a loader of PyTorch's feeds JAX as well.
     framework: Framework | None = None
+    # Of a rule with several cures it is those that say this.
+    says: str = ""
     # Filled in by ``fixes.load``: what its file is called, and does.
     id: str = ""
     change: Callable[[Source, Wanted], Change] = lambda source, _: Change(source)

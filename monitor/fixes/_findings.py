@@ -39,7 +39,7 @@ def fix(
     found = Fixed()
     elsewhere = list(of_rows(answer.findings, answer.host.rows))
     for finding in answer.findings:
-        mine = codemods.get(finding.rule, ())
+        mine = for_finding(finding, codemods)
         patch, refusals = change_of(
             finding, mine, elsewhere, cores, found.texts, allow_numerics=allow_numerics
         )
@@ -49,6 +49,12 @@ def fix(
             found.texts[patch.file] = patch.after
             found.patches.append((finding, patch))
     return found
+
+
+def for_finding(finding: FindingJson, codemods: Mapping[str, Sequence[Codemod]]) -> list[Codemod]:
+    """Return the changes that write what a finding advises."""
+    said = [f"{fix.text} {fix.code}" for fix in finding.fixes.values()]
+    return [x for x in codemods.get(finding.rule, ()) if any(x.says in each for each in said)]
 
 
 def change_of(

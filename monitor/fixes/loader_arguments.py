@@ -370,4 +370,5 @@ codemod = Codemod(
     title="Worker processes that stay alive load the batches",
     rules=("input_starved",),
     framework="pytorch",
+    says="workers",
 )

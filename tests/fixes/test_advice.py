@@ -19,7 +19,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
 from whyidle.monitor.fixes import _snippet
 from whyidle.monitor.fixes._layout import fitted
 
-ADVICE = {"pytorch": FixJson(text="Do it.", code="# An example, not your code:\nx = 1")}
+ADVICE = {"pytorch": FixJson(text="Do it.", code="# An example, not your code:\nworkers = 1")}
 DATA = """
 import argparse
 import torch
@@ -213,3 +213,14 @@ def test_a_wide_statement_is_broken_within_its_brackets(code: str) -> None:
 
 def test_what_cannot_be_broken_is_not_shown() -> None:
     assert fitted(f"x = '{'a' * 80}'", _snippet.WIDTH) is None
+
+
+@pytest.mark.parametrize(("advice", "is_its"), [("Use workers.", True), ("Do less.", False)])
+def test_a_change_that_the_advice_does_not_name_is_not_written(
+    advice: str, tmp_path: Path, *, is_its: bool
+) -> None:
+    program = DATA + "loader = DataLoader(Photos(), 32)\nfor x in loader:  # here\n    print(x)\n"
+    advices = {"pytorch": FixJson(text=advice, code="")}
+    said = advised(tmp_path, "input_starved", program, advices)
+    assert ("num_workers" in said.code) is is_its
+    assert is_its or said == advices["pytorch"]
