@@ -26,7 +26,7 @@ from typing import Final
 
 from whyidle.monitor.code.renewed import made_anew, stays
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.amounts import BEYOND_CHANCE, LITTLE, NEARLY_ALL
+from whyidle.monitor.core.amounts import BEYOND_CHANCE, LITTLE, MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
@@ -69,7 +69,8 @@ def _of_samples(window: Window) -> Found | None:
     same = tuple(place for place in handed if stays(place.file, place.line))
     found = _of_lines(window, account, handed, Severity.MEDIUM)
     found = found or _of_lines(window, account, same, Severity.LOW)
-    return _with_pages(window, found) if found is not None and same else found
+    are_same = sum(x.share or 0.0 for x in same) >= MOSTLY * sum(x.share or 0.0 for x in handed)
+    return _with_pages(window, found) if found is not None and same and are_same else found
 
 
 def _with_pages(window: Window, found: Found) -> Found:

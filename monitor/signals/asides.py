@@ -42,8 +42,8 @@ class Taken:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing else was seen."""
-        return len(self.rows) == len(self.account.rows)
+        """Whether nothing else was seen, though the source says that it is done every few steps."""
+        return len(self.rows) == len(self.account.rows) and all(row.due for row in self.rows)
 
     @property
     def times(self) -> int | None:
