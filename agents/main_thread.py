@@ -8,6 +8,7 @@ another state, which is put away at the end.
 
 from __future__ import annotations
 
+import _operator
 import _thread
 import gc
 import os
@@ -31,32 +32,27 @@ _WORDS = 64
 # A call that was left behind comes again while gradients are computed: a thread that ends the
 # interpreter goes on until none is left, so this is bounded.
 LAST_TRIES = 1_000_000
-# Python 3.11 makes the frames of other threads only when it is asked for them.
-MAKES_FRAMES = 0x030B0000 <= sys.hexversion < 0x030C0000
-# The objects that it may make for each thread, and besides.
-_A_THREAD, _BESIDES = 2, 32
-# The threads that were seen last.
-_threads = [0]
+# Python 3.11 may collect garbage while it holds a lock of the interpreter's.
+COLLECTS_WHILE_LOCKED = 0x030B0000 <= sys.hexversion < 0x030C0000
+_UNCOLLECTED = (gc.disable, sys._current_frames, gc.enable)
 
 
 def current_frames() -> dict[int, FrameType]:
-    """Return the frame of each thread; none where to ask for them could hold the job for good.
+    """Return the frame of each thread; whoever calls must not keep it: it holds their locals.
 
-    Python 3.11 makes them under a lock of the interpreter's. Garbage that is collected there may
-    run code that lets another thread go on, which waits for that lock: a deadlock. So a collection
-    that is near is let happen before.
+    Python 3.11 makes the frames under a lock of the interpreter's. Garbage that is collected there
+    may run code that lets another thread go on, which waits for that lock: a deadlock. So none is
+    collected meanwhile. All is one call of C, in which no other thread goes on; and no name stands
+    for the result here, for it holds this frame, too.
     """
-    if MAKES_FRAMES and gc.isenabled():
-        wanted, threshold = _A_THREAD * _threads[0] + _BESIDES, gc.get_threshold()[0]
-        if 0 < threshold <= wanted:
-            return {}
-        if threshold - gc.get_count()[0] <= wanted:
-            # Of sets Python keeps none in store: each counts.
-            made: list[object] = [set() for _ in range(wanted + 1)]
-            made.clear()
-    found = sys._current_frames()
-    _threads[0] = len(found)
-    return found
+    if not COLLECTS_WHILE_LOCKED or not gc.isenabled():
+        return sys._current_frames()
+    try:
+        return list(map(_operator.call, _UNCOLLECTED))[1]  # type: ignore[return-value]
+    except BaseException:
+        # A hook of the job's refused.
+        gc.enable()
+        raise
 
 
 def main_thread() -> int | None:

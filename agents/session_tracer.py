@@ -84,8 +84,9 @@ class SessionTracer(Tracer):
 
     def main_module(self) -> str | None:
         """Return in which module the main thread is; ``None`` where it cannot be seen."""
-        main, frames = self._main_call.main, current_frames()
-        here = frames[main].f_globals.get("__name__") if main in frames else None
+        main = self._main_call.main
+        frame = None if main is None else current_frames().get(main)
+        here = None if frame is None else frame.f_globals.get("__name__")
         return here if isinstance(here, str) else None
 
     def take(self) -> tuple[Any, TakenWindow]:

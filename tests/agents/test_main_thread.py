@@ -5,16 +5,19 @@ from __future__ import annotations
 import ctypes
 import gc
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
 from whyidle.agents import main_thread
 from whyidle.agents.main_thread import MainThreadCall
+from whyidle.agents.stacks import StackSampler
 from whyidle.agents.steps import Steps
 
 HOUR = 3600 * 10**9
@@ -42,60 +45,82 @@ def until(done: Callable[[], object]) -> None:
         assert time.monotonic() < end, "it never came"
 
 
-@pytest.fixture
-def many_threads() -> Iterator[int]:
-    """Threads that wait, whose frames nobody has asked for yet."""
-    over = threading.Event()
-    threads = [threading.Thread(target=over.wait) for _ in range(40)]
-    for thread in threads:
-        thread.start()
-    yield len(threads)
-    over.set()
-    for thread in threads:
-        thread.join()
-
-
-@pytest.mark.skipif(not main_thread.MAKES_FRAMES, reason="makes the frames with the threads")
-@pytest.mark.parametrize("room", [0, 5, 30, 60, 100])
-def test_no_garbage_is_collected_while_frames_are_made(many_threads: int, room: int) -> None:
+@pytest.mark.skipif(not main_thread.COLLECTS_WHILE_LOCKED, reason="no lock is held meanwhile")
+@pytest.mark.parametrize("threshold", [-1, 1, 10, 400, 100_000])
+def test_no_garbage_is_collected_while_frames_are_made(
+    threshold: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The interpreter then holds a lock that what is collected may want."""
-    main_thread.current_frames()
-    collected: list[str] = []
+    collected: list[bool] = []
+    inside = False
+
+    def frames() -> dict[int, object]:
+        nonlocal inside
+        inside = True
+        made = [set[int]() for _ in range(1000)]
+        inside = False
+        return dict(enumerate(made))
 
     def note(phase: str, _info: dict[str, int]) -> None:
         if phase == "start":
-            collected.append(sys._getframe(1).f_code.co_name)
+            collected.append(inside)
 
     before = gc.get_threshold()
-    made: list[object] = []
+    off, real, on = main_thread._UNCOLLECTED
+    assert real is sys._current_frames
+    monkeypatch.setattr(main_thread, "_UNCOLLECTED", (off, frames, on))
+    gc.callbacks.append(note)
     try:
-        gc.collect()
-        gc.callbacks.append(note)
-        gc.set_threshold(400)
-        made += [set() for _ in range(400 - room - gc.get_count()[0])]
-        for _ in range(20):
-            found = main_thread.current_frames()
-            assert len(found) >= many_threads
-            made += [found, set()]
+        gc.set_threshold(threshold)
+        assert len(main_thread.current_frames()) == 1000
+        # The same beside it does collect, if the threshold is below that.
+        assert not any(collected)
+        frames()
+        assert any(collected) is (threshold < 1000)
     finally:
         gc.set_threshold(*before)
         gc.callbacks.remove(note)
-    assert collected
-    assert "current_frames" not in collected
+    assert gc.isenabled()
 
 
-@pytest.mark.skipif(not main_thread.MAKES_FRAMES, reason="makes the frames with the threads")
-def test_none_is_asked_for_where_any_object_may_be_the_last(many_threads: int) -> None:
-    main_thread.current_frames()
-    before = gc.get_threshold()
+class Tensor:
+    """What a job must have back when its function has ended."""
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_what_was_seen_is_not_kept(*, collects: bool) -> None:
+    """Not even until the next collection: a job may have switched that off."""
+
+    def step() -> weakref.ref[Tensor]:
+        tensor = Tensor()
+        elsewhere(lambda: StackSampler(main, 0).sample(0))
+        elsewhere(main_thread.current_frames)
+        return weakref.ref(tensor)
+
+    main = threading.get_ident()
+    gc.collect()
     try:
-        gc.set_threshold(many_threads)
-        assert main_thread.current_frames() == {}
-        gc.disable()
-        assert len(main_thread.current_frames()) >= many_threads
+        if not collects:
+            gc.disable()
+        assert step()() is None
+        assert gc.isenabled() is collects
     finally:
         gc.enable()
-        gc.set_threshold(*before)
+
+
+@pytest.mark.skipif(not main_thread.COLLECTS_WHILE_LOCKED, reason="nothing is switched off")
+def test_a_hook_of_the_jobs_that_refuses_leaves_collections_on() -> None:
+    source = """
+import gc, sys
+from whyidle.agents.main_thread import current_frames
+def refuse(event, given):
+    if event == "sys._current_frames": raise RuntimeError
+sys.addaudithook(refuse)
+try: current_frames()
+except RuntimeError: print(gc.isenabled())
+"""
+    line = [sys.executable, "-c", source]
+    assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == "True\n"
 
 
 def test_what_is_wanted_is_done_once(main_call: MainThreadCall, came: list[str]) -> None:
