@@ -7,10 +7,13 @@ import re
 from typing import Final
 
 from whyidle.monitor.code.source import (
+    MODULE,
     Function,
     callee,
     calls,
     dotted,
+    function_at,
+    in_loop,
     last,
     lines_of,
     nodes_at,
@@ -30,6 +33,9 @@ def begins_for_one(file: str, line: int) -> bool:
     ``next(iter(loader))``, both in two statements of one block, and a loop that ends with a break.
     """
     some = nodes_at(file, line)
+    if not in_loop(file, line) and function_at(file, line) == MODULE:
+        # Once.
+        return False
     return any(map(_is_begun, map(_takes, some))) or any(
         _ends_at_once(node, line) or _begins_and_takes(node, line) for node in some
     )

@@ -14,10 +14,7 @@ from whyidle.monitor.rules import Kind, Rule
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 # What is only a symptom of others, and of which.
 CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
-    # What is copied in each step is copied into new memory.
-    "allocation_churn": (
-        "dense_embedding_gradients", "retracing", "buffers_not_donated", "host_resident_data",
-    ),
+    "allocation_churn": ("dense_embedding_gradients", "retracing", "buffers_not_donated"),
     "cpu_starved": ("few_cpus_allowed",),
     "eager_launch_bound": ("python_loop_over_batch",),
     "eager_tensorflow": ("retracing", "python_loop_over_batch"),

@@ -283,6 +283,8 @@ def _parts(window: Window, rows: Sequence[Row]) -> Iterator[_Part]:
             # Calls that compute prepare the next ones, too: it is where the thread mostly is.
             hosts = [*window.host.rows]
         where = of_slice(window, part) or by_line(hosts, lambda row: row.innermost)
+        if part is Slice.IDLE_DISPATCH and window.host and not where:
+            where = by_line(window.host.rows, lambda row: row.innermost)
         yield _Part(part, mine, where)
 
 

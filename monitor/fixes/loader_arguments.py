@@ -210,8 +210,12 @@ def _check_use(source: Source, call: ast.Call) -> None:
     for use in _uses(source, call):
         above = source.call_with(use)
         is_begun = above is not None and source.means(above.func, "iter")
-        if above is not None and is_begun and (source.loops(above) or _is_taken(source, above)):
+        if above is None or not is_begun:
+            continue
+        if _is_taken(source, above) and (source.loops(above) or source.function(above)):
             raise Refused("it starts again for each batch (iter), and so would its workers", above)
+        if source.loops(above):
+            raise Refused("it starts again in a loop (iter), and so would its workers", above)
 
 
 def _is_taken(source: Source, begun: ast.Call) -> bool:

@@ -55,6 +55,7 @@ class Role(StrEnum):
     NETWORK = "network"
     START = "start"
     BEGIN = "begin"
+    SHUFFLE = "shuffle"
     SHARE = "share"
     SEND = "send"
     TOKENIZE = "tokenize"

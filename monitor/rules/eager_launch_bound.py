@@ -93,8 +93,11 @@ def _on_cpu(window: Window, trace: Traced) -> Verdict:
     cost = window.needed(overhead(window), Need.STEPS)
     batch = window.fact("batch_size")
     is_batched = isinstance(batch, int)
-    is_mostly = cost.least >= MOSTLY
-    small = batch < SMALL_BATCH if is_batched else is_mostly and small_calls(window, trace)
+    # Of a batch that nobody knows, tiny_work speaks where most is surely overhead.
+    is_anothers = is_batched or cost.least >= MOSTLY
+    small = (is_batched and batch < SMALL_BATCH) or (
+        is_anothers and small_calls(window, trace) is not None
+    )
     # What products take a compiler leaves: it calls the same ones.
     share = min(cost.share, 1 - computing(trace))
     # Below such a batch more samples in a step are the better cure: tiny_work.

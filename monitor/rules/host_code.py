@@ -20,13 +20,14 @@ Beyond the five documents.
 
 from __future__ import annotations
 
+import ast
 import builtins
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
 
-from whyidle.monitor.code.source import calls, dotted, in_loop
+from whyidle.monitor.code.source import calls, dotted, in_loop, nodes_at
 from whyidle.monitor.core.amounts import MOST_SHOWN, MOSTLY, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Knows, Place
 from whyidle.monitor.core.host_class import (
@@ -52,8 +53,8 @@ from whyidle.monitor.signals.user_lines import leaves, own
 # The first of them, in a title; the second, if it takes so much of what the first takes.
 MOST_PACKAGES: Final = 2
 MUCH_OF_MOST: Final = 0.25
-# What is called around others, and takes next to nothing itself.
-_QUICK: Final = frozenset(("append", "asarray", "items", "get", "join", "format", "keys", "values"))
+# What hands an array on as it is.
+_VIEWS: Final = frozenset(("array", "asarray"))
 LESS: Final = (
     "{} less often, elsewhere, or for many at once. Use a separate process, or whole arrays. The"
     " gain is what you would recover if it cost nothing."
@@ -191,14 +192,29 @@ def _work(account: HostAccount, worst: HostRow, loops: set[tuple[str, str]]) -> 
     if (at.file, at.function) in loops:
         name = _called(at)
         return f"Call {name}()" if name else ""
-    return f"Do what {at.function}() does" if at.function.isidentifier() else ""
+    # What the framework does below it are steps.
+    has_steps = any(
+        row.doing in OF_FRAMEWORK
+        and any((x.file, x.function) == (at.file, at.function) for x in row.frames)
+        for row in account.rows
+    )
+    return "" if has_steps or not at.function.isidentifier() else f"Do what {at.function}() does"
 
 
 def _called(line: CodeLine) -> str:
-    """Return the one function that a line calls beside what is quick; empty: none, or many."""
-    names = {dotted(call.func).removeprefix("self.") for call in calls(line.file, line.line)}
-    names = {x for x in names if not (hasattr(builtins, x) or x.rpartition(".")[2] in _QUICK)}
-    return names.pop() if len(names) == 1 and len(min(names)) <= LONGEST_NAME else ""
+    """Return what a line calls, where a statement is that and calls nothing else of note."""
+    here = calls(line.file, line.line)
+    whole = [
+        node.value
+        for node in nodes_at(line.file, line.line)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr | ast.Return)
+        and node.lineno == line.line
+    ]
+    others = {dotted(each.func) for each in here if each not in whole}
+    if any(not hasattr(builtins, x) and x.rpartition(".")[2] not in _VIEWS for x in others):
+        return ""
+    names = [dotted(each.func).removeprefix("self.") for each in here if each in whole]
+    return names[0] if len(names) == 1 and len(names[0]) <= LONGEST_NAME else ""
 
 
 def _worst(

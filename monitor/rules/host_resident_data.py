@@ -21,12 +21,11 @@ of `device_put` is now a device or a `NamedSharding`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.code.renewed import made_anew, stays
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.amounts import BEYOND_CHANCE, LITTLE, MOSTLY, NEARLY_ALL
+from whyidle.monitor.core.amounts import BEYOND_CHANCE, LITTLE, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
@@ -34,7 +33,6 @@ from whyidle.monitor.rules._kinds import OFTEN
 from whyidle.monitor.rules._programs import Program, bytes_of, calls_in, name_of
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.gain import Side, busy, comes_back, idle_slice
-from whyidle.monitor.signals.memory import new_pages
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
 
@@ -68,26 +66,7 @@ def _of_samples(window: Window) -> Found | None:
     handed = account.lines(lambda row: row.doing is HostClass.PUT and not made_anew(row.frames))
     same = tuple(place for place in handed if stays(place.file, place.line))
     found = _of_lines(window, account, handed, Severity.MEDIUM)
-    found = found or _of_lines(window, account, same, Severity.LOW)
-    are_same = sum(x.share or 0.0 for x in same) >= MOSTLY * sum(x.share or 0.0 for x in handed)
-    return _with_pages(window, found) if found is not None and same and are_same else found
-
-
-def _with_pages(window: Window, found: Found) -> Found:
-    """Add what the kernel clears, at most, for the copies of what stays the same.
-
-    Beside the thread that launches, others may copy: how long they do is not seen, but for that.
-    """
-    pages = new_pages(window.job) if window.device == "cpu" else None
-    if pages is None or pages[0] < Severity.MEDIUM.least:
-        return found
-    low, high = (0.0, 0.0) if found.gain is None else (found.gain.low, found.gain.high)
-    cleared = window.job.measure(pages[1], "ratio", "procfs")
-    return replace(
-        found,
-        gain=Gain.between(low, max(high, pages[1])),
-        evidence=(*found.evidence, Evidence.of("the job clears new memory, at most", cleared)),
-    )
+    return found or _of_lines(window, account, same, Severity.LOW)
 
 
 def _of_lines(

@@ -175,7 +175,8 @@ def _explained(window: Window, found: Found, cause: Cause, waits: Measure | None
         cause.kind is LoadKind.START or (gain is None and cause.kind in OVERLAPS)
     ):
         # What is left is the first batch of the first epoch, or what is computed on nearer data.
-        gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, of_all), None
+        most = of_all * (1 - cause.left)
+        gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, most), None
     elif gain is not None and waits is not None:
         # What is done once, or not at all, needs no core: then all of it comes back.
         gain = Gain(gain.low, max(gain.high, min(MOST_LOST, of_all)))

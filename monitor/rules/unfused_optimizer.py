@@ -95,7 +95,7 @@ def detect(window: Window) -> Verdict:
                 f"tensors of {', '.join(kinds)}, one by one", window.job.measure(tensors, "count")
             ),
         ),
-        where=making(window.job, (loop.kind for loop in loops), len(loops)),
+        where=making(window.job, (loop.kind for loop in loops)),
         severity=None if any(loop.is_asked for loop in loops) else at_most,
         confidence=Confidence.INFERRED,
         fixes={"pytorch": fix},

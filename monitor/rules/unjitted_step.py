@@ -79,14 +79,17 @@ _OF_KERAS: Final = frozenset({"keras", "tf_keras"})
 _FOR_A_BATCH: Final = frozenset(("predict", "predict_on_batch", "train_on_batch", "test_on_batch"))
 SETS_UP: Final = "Each call of Keras sets up more than it computes"
 FEW_CALLS: Final = Fix(
-    "Call Keras for many samples at once: predict, train_on_batch, and so on. For a few call the"
-    " model itself in a compiled function.",
+    "Call predict for many samples at once. For a few call the model itself in a compiled"
+    " function. In place of train_on_batch in a loop use one fit over the batches.",
     """\
-@jax.jit  # for a few samples, in place of model.predict(x)
-def act(weights, x):
-    return model.stateless_call(weights, [], x)[0]
+@jax.jit
+def compiled(weights, others, x):
+    return model.stateless_call(weights, others, x, training=False)[0]
 
-outputs = act([w.value for w in model.trainable_variables], x)""",
+def act(x):  # for a few samples, in place of model.predict(x)
+    weights = [each.value for each in model.trainable_variables]
+    others = [each.value for each in model.non_trainable_variables]
+    return compiled(weights, others, x)""",
 )
 
 

@@ -16,7 +16,7 @@ from whyidle.monitor.code.callees import calls_of, reads_at
 from whyidle.monitor.code.scopes import Calls
 from whyidle.monitor.code.source import called, calls, imports, last
 from whyidle.monitor.code.spinning import spins_at
-from whyidle.monitor.code.trains import trains_at
+from whyidle.monitor.code.trains import trains_around, trains_at
 from whyidle.monitor.core.amounts import BEYOND_CHANCE
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import AWAITS, HostClass
@@ -113,10 +113,10 @@ class HostAccount:
         """
         found = summed((_phase(row), row.share) for row in self.rows)
         always = summed((_phase(row), row.share) for row in self.rows if not row.due)
-        if not always:
+        if not always and any(trains_around(line) for row in self.rows for line in row.frames):
             # A long one may fill all of the time that was looked at.
             return found
-        most = next(iter(always))
+        most = next(iter(always or found))
         # Who does nothing else does that in steps, whatever a trainer calls it.
         is_marked = found.get(Phase.STEP, 0.0) >= BEYOND_CHANCE and any(
             row.marked and row.phase is most for row in self.rows

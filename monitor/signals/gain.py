@@ -178,7 +178,7 @@ def _ahead(window: Window, waiting: float) -> tuple[float, float]:
     trace, cores = window.trace, window.cores
     works, host = _works(window), 1.0 - waiting
     if trace is None:
-        # How long the device works is at most known by the cores it takes: perhaps all of the time.
+        # It works at least as long as the cores that it takes say, and perhaps all of the time.
         return 0.0, max(0.0, 1.0 - max(0.0 if works is None else works[0], host))
     work = busy(trace)
     # At best its operations are all that is left of the wait. What lies between them is the way to

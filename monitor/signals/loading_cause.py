@@ -15,8 +15,9 @@ from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.libraries.frames import plays
 from whyidle.monitor.libraries.table import Role
 from whyidle.monitor.signals.cores import Runner
-from whyidle.monitor.signals.loading import Loader, Loading
+from whyidle.monitor.signals.loading import LEAST_OF_LOADING, Loader, Loading
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
+from whyidle.monitor.signals.sampling import error_of
 from whyidle.monitor.signals.user_lines import fetches, own, seen
 from whyidle.monitor.signals.window import Window
 
@@ -40,8 +41,7 @@ SPENDS: Final = "loading spends on {}"
 BEGUN: Final = "Each batch starts its data loader again"
 FOR_ALL: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
-        "Take all batches from one loop over the loader. Each start shuffles the whole data set,"
-        " and begins all workers.",
+        "Take all batches from one loop over the loader. Each start shuffles the whole data set.",
         """\
 for epoch in range(epochs):
     for batch in loader:  # not: next(iter(loader)) in each step
@@ -77,8 +77,9 @@ class Cause:
     divides: bool = False
     # What comes back at most where the workers' work is spread evenly; ``None``: it is.
     most: float | None = None
-    # The part of the loading that is surely this kind's.
+    # The part of the loading that is surely this kind's, and the part that surely stays.
     least: float = 0.0
+    left: float = 0.0
 
 
 def cause_of(window: Window) -> Cause | None:
@@ -96,15 +97,23 @@ def _begun(window: Window) -> Cause | None:
         for chain, counts in window.job.stacks.chains.items()
         if chain.user is not None and chain.user[:2] == (where[0].file, where[0].line)
     ]
-    begins = sum(n for chain, n in here if plays(Role.BEGIN, chain.leaf, chain.called))
-    share = begins / max(1, sum(n for _, n in here))
+    begins = sum(
+        n for chain, n in here if plays(Role.BEGIN, chain.called) or plays(Role.SHUFFLE, chain.leaf)
+    )
+    whole = sum(n for _, n in here)
+    share = begins / whole if whole else 0.0
+    least = share - error_of(share, whole)
+    if least < LEAST_OF_LOADING:
+        return None
     return Cause(
         BEGUN,
         (_share(window, SPENDS.format("starting it"), share),),
         where,
         FOR_ALL,
         LoadKind.START,
-        least=share,
+        least=least,
+        # Where no worker does, the main thread still loads the batch.
+        left=0.0 if with_workers(window) else 1 - share,
     )
 
 

@@ -103,16 +103,12 @@ def asking(
     return own(found, most)
 
 
-def making(job: Recorded, kinds: Iterable[str], number: int = MOST_SHOWN) -> tuple[Place, ...]:
-    """Return the lines that make so many things of these classes.
-
-    Of more lines than that those are meant that stand in functions that the main thread is in.
-    """
+def making(job: Recorded, kinds: Iterable[str]) -> tuple[Place, ...]:
+    """Return the lines that make things of these classes; of functions it is in first."""
     pattern = re.compile("|".join(rf"\b{re.escape(kind)}\(" for kind in kinds))
     found = asking(job, pattern, None)
     within = {(line.file, line.function) for chain in job.stacks.chains for line in chain.frames}
-    here = [place for place in found if (place.file, place.function) in within]
-    return own(here if len(found) > number <= len(here) else found, MOST_SHOWN)
+    return own(sorted(found, key=lambda x: (x.file, x.function) not in within), MOST_SHOWN)
 
 
 def fetches(line: SourceLine) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.rules.windows import (
@@ -20,7 +18,6 @@ from tests.rules.windows import (
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Found, SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.runs.stacks import CodeLine
 
@@ -146,40 +143,3 @@ def test_without_a_trace_the_samples_show_what_is_handed_over() -> None:
     assert finding.gain.high > 0.6
     batch = window(facts=facts, stacks=stacks((puts, (line,), 4), (waits, (loop,), 96)))
     assert not isinstance(judge(NAME, batch), Found)
-
-
-SENDS = {
-    "by jax.numpy": "for x in batches:\n    table = jnp.asarray(TABLE)\n    step(table, x)\n",
-    "by a call": "for x in batches:\n    table = jax.device_put(TABLE)\n    step(table)\n",
-    "for a line": "while True:\n    state = step(state, jax.numpy.array(WEIGHTS))\n",
-    # What is new in each step has to go there.
-    "the batch": "for x in batches:\n    params = step(params, jnp.asarray(x))\n",
-}
-
-
-@pytest.mark.parametrize("style", SENDS)
-@pytest.mark.parametrize("faults", [0.0, 300_000.0])
-def test_what_stays_the_same_is_copied_into_new_memory(
-    style: str, faults: float, tmp_path: Path
-) -> None:
-    file = tmp_path / "train.py"
-    head = "import jax, jax.numpy as jnp, numpy as np\nTABLE = WEIGHTS = np.ones(9)\n"
-    file.write_text(head + SENDS[style])
-    packages = "/env/lib/python3.11/site-packages/jax/_src"
-    puts = CodeLine(f"{packages}/dispatch.py", 598, "_batched_device_put_impl")
-    line = CodeLine(str(file), 4, "<module>")
-    seen = stacks((puts, (line,), 40), (line, (line,), 960))
-    means = {m.JOB_MINOR_FAULTS: faults, m.JOB_CPU: 1.5, m.JOB_STEPS: 20.0}
-    job = window(stacks=seen, facts={"jax": {"backend": "cpu"}}, means=means, inside=True)
-    verdict = judge(NAME, job)
-    if style == "the batch":
-        assert verdict is None or not isinstance(verdict, Found)
-        return
-    assert isinstance(verdict, Found)
-    names_of = [each.name for each in verdict.evidence]
-    assert ("the job clears new memory, at most" in names_of) is (faults > 0)
-    if faults:
-        assert verdict.gain is not None
-        assert verdict.gain.high > 0.1
-        shown = [each.rule.id for each in diagnose(job).findings]
-        assert "allocation_churn" not in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -123,6 +124,10 @@ def test_small_calls_that_are_not_sure_to_be_overhead_are_still_many(
         job = small(tmp_path, source, 3, operator_s=operator_s)
         verdicts = [judge(name, job) for name in ("tiny_work", "eager_launch_bound")]
         assert sum(isinstance(each, Found) for each in verdicts) == 1, operator_s
+        # Nor is one of a large batch told to compile what is slower compiled.
+        facts = {"torch": {"backend": "cpu", "batch_size": 256}}
+        batched = replace(job, job=replace(job.job, facts=facts))
+        assert judge("eager_launch_bound", batched) is None
     busy = small(tmp_path, source, 3, operator_s=60e-6)
     assert judge("tiny_work", busy) is None
     assert judge("eager_launch_bound", busy) is None

@@ -183,6 +183,18 @@ def test_one_that_fills_all_that_was_seen_promises_nothing(style: str, tmp_path:
     assert [each.rule.id for each in diagnose(watched).findings] == [NAME]
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["y = evaluate(model, b)", "with torch.no_grad():\n            y = model(b)", "validate(b)"],
+)
+def test_who_takes_its_share_of_the_data_does_so_in_steps(body: str, tmp_path: Path) -> None:
+    source = f"for i, b in enumerate(loader):\n    if i % world == rank:\n        {body}\n"
+    line = 2 + len(body.splitlines())
+    watched = of_rows(written(tmp_path, source), [(line, TORCH, 1000)])
+    assert is_silent(NAME, watched)
+    assert not any("once" in (x.found.title or "") for x in diagnose(watched).findings)
+
+
 def test_a_program_that_only_validates_does_so_in_steps(tmp_path: Path) -> None:
     source = "with torch.no_grad():\n    for n in data:\n        show(model)\n"
     assert is_silent(NAME, of_rows(written(tmp_path, source), [(3, TORCH, 1000)]))
