@@ -46,9 +46,9 @@ def kind_of(file: str) -> Kind | None:
 @lru_cache(maxsize=16384)
 def _roles(file: str, function: str) -> frozenset[Role]:
     found = _place(file)
-    if found is None or found[0] not in TABLE:
+    if found is None:
         return frozenset()
-    looks, at = TABLE[found[0]].looks, f"{found[1]} {function}"
+    looks, at = TABLE.get(found[0], TABLE["*"]).looks, f"{found[1]} {function}"
     return frozenset(role for role, look in looks.items() if look.fullmatch(at))
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from whyidle.monitor.code.frozen_random import frozen, lambdas
 from whyidle.monitor.code.source import line_of, readable
 from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
 from whyidle.monitor.signals.recompiled import alive
 from whyidle.monitor.signals.user_lines import own
@@ -36,7 +37,14 @@ def detect(window: Window) -> Verdict:
     compiled = seen or tuple(alive(window))
     if not any(readable(one.file) for one in compiled):
         return window.lacks(Need.SOURCE if compiled else Need.COMPILING)
-    places = frozen(compiled)
+    # What runs line by line is not compiled, whatever name it shares with what is.
+    runs = {
+        (line.file, line.function)
+        for row in window.rows
+        if row.doing is not HostClass.COMPILE
+        for line in row.frames
+    }
+    places = [place for place in frozen(compiled) if (place.file, place.function) not in runs]
     if not places:
         why = "a lambda was compiled, which cannot be found there"
         return window.lacks(Need.SOURCE, why) if lambdas(compiled) else None

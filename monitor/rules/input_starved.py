@@ -31,7 +31,7 @@ from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.amounts import MOST_SHOWN
+from whyidle.monitor.core.amounts import MOST_SHOWN, MOSTLY
 from whyidle.monitor.core.finding import MOST_LOST, Confidence, Evidence, Found, Gain, Knows, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import SAMPLES, Measure
@@ -49,7 +49,9 @@ from whyidle.monitor.signals.loading_cause import (
     cause_of,
 )
 from whyidle.monitor.signals.loading_kinds import LoadKind
+from whyidle.monitor.signals.phases import Phase, phase_of
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
+from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.serving import others_run, trains
 from whyidle.monitor.signals.user_lines import asking, fetches, of_main, of_slice, own, seen
@@ -261,7 +263,9 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
     account, job = window.core_account, window.job
     if account is None or not account.lines:
         return None
-    taken = max(0.0, account.runs[Runner.HELPERS] - job.peers)
+    # Processes that step environments load nothing.
+    plays = sum(each.cores for each in job.helpers if _plays(each))
+    taken = max(0.0, account.runs[Runner.HELPERS] - job.peers - plays)
     freed = comes_back(window, taken, taken, Side.CORES)
     if freed.low < max(LEAST_OF_LOOKS, 0.0 if waits is None else waits.value):
         return None
@@ -279,6 +283,13 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
         title=COMPETES,
         fixes=CHEAPER,
     )
+
+
+def _plays(helper: Helper) -> bool:
+    """Tell whether a process steps environments, or waits for the next action."""
+    chains = helper.stacks.chains.items()
+    steps = sum(n.samples for chain, n in chains if phase_of(chain).phase is Phase.ENVIRONMENT)
+    return steps >= MOSTLY * helper.stacks.samples > 0
 
 
 def _of_main_thread(window: Window, doing: Activity) -> Verdict:

@@ -131,7 +131,11 @@ def _loop(
     window: Window, fits: Callable[[set[str]], bool] | None = None, way: Way = Way.WHOLE
 ) -> Looping | None:
     # A validation goes through batches as well, and what it calls trains nothing.
-    steps = [row for row in window.rows if row.phase is Phase.STEP] or window.rows
+    steps = [row for row in window.rows if row.phase is Phase.STEP] or [
+        row for row in window.rows if not row.due
+    ]
+    if window.rows and not steps:
+        return Looping(0.0, ())
     chains = ((row.frames, row.share) for row in steps)
     return over_samples(step_samples(window.job).lines, chains, fits=fits, way=way)
 

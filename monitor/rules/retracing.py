@@ -29,7 +29,7 @@ import re
 from typing import Final
 
 from whyidle.monitor.code.given import makers
-from whyidle.monitor.code.source import MODULE, called, in_loop
+from whyidle.monitor.code.source import MODULE, called, function_at, functions, in_loop, readable
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import PROBES, Evidence, Found, Gain, Place
 from whyidle.monitor.rules import Fix, Framework, Need, Rule, Slice, Verdict, Window
@@ -181,7 +181,7 @@ def detect(window: Window) -> Verdict:
         gain=gain,
         fixes=None if cure is None else {framework: cure},
         evidence=_evidence(window, again),
-        where=own(place for place in places if place.file),
+        where=own(dict.fromkeys(place for place in places if place.file)),
         slice=Slice.IDLE_COMPILE,
         title=title,
         frameworks=tuple(dict.fromkeys(PROBES[one.function.framework] for one in again[:3])),
@@ -211,7 +211,10 @@ def _evidence(window: Window, again: list[Recompiled]) -> tuple[Evidence, ...]:
 
 
 def _place(function: Compiled) -> Place:
-    return Place(function.file or "", function.line or 0, function.function)
+    # What a library compiles there has a name that the user never wrote.
+    file, line, name = function.file or "", function.line or 0, function.function
+    is_theirs = readable(file) and not any(functions(file, name))
+    return Place(file, line, function_at(file, line) if is_theirs else name)
 
 
 rule = Rule(

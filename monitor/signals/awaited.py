@@ -6,6 +6,7 @@ driver counted.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from whyidle.monitor.code.callees import reads_at
-from whyidle.monitor.code.source import called, calls, last, line_of
+from whyidle.monitor.code.source import Function, called, calls, last, line_of, nodes_at
 from whyidle.monitor.code.trains import trains_around
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
@@ -56,6 +57,8 @@ _LISTENS: Final = re.compile(
     r"accept|serve_forever|run_forever|handle_request|wait_for_termination|select|poll|epoll"
 )
 _SERVES: Final = re.compile(r"serve_forever|run_forever|handle_request|wait_for_termination")
+# What says which requests a function answers: ``@app.route("/predict")``.
+_ROUTES: Final = re.compile(r"route|api_route|api_view|get|post|put|patch|websocket|endpoint")
 # With its module: a plot pauses, too, for the time that it is given.
 _SIGNALS: Final = re.compile(r"signal\.(pause|sigwait\w*|sigtimedwait)|sig\w*wait\w*")
 _SLEEPS: Final = re.compile(r"sleep|pause")
@@ -143,8 +146,15 @@ def _at(chain: Chain) -> _At:
 
 
 def serves_at(line: CodeLine) -> bool:
-    """Tell whether a line of the user's answers requests, one after the other."""
-    return any(_SERVES.fullmatch(last(call)) for call in calls(line.file, line.line))
+    """Tell whether a line of the user's answers requests: it serves, or is of what a route names.
+
+    What a library switches to, as greenlets are, has no frame of who serves.
+    """
+    if any(_SERVES.fullmatch(last(call)) for call in calls(line.file, line.line)):
+        return True
+    around = (node for node in nodes_at(line.file, line.line) if isinstance(node, Function))
+    routes = (mark for function in around for mark in function.decorator_list)
+    return any(isinstance(x, ast.Call) and _ROUTES.fullmatch(last(x)) for x in routes)
 
 
 def in_collective(chain: Chain) -> bool:

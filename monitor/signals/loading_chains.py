@@ -8,7 +8,7 @@ from typing import Final
 
 from whyidle.monitor.code.callees import calls_of
 from whyidle.monitor.code.scopes import Calls
-from whyidle.monitor.code.source import called, computes
+from whyidle.monitor.code.source import called, computes, goes_through
 from whyidle.monitor.core.amounts import LITTLE
 from whyidle.monitor.libraries.frames import is_call, package_of, plays
 from whyidle.monitor.libraries.table import DEVICE_PACKAGES, Role
@@ -114,9 +114,17 @@ def _waits_at(chain: Chain, leaf: CodeLine, names: tuple[str, ...]) -> LoadKind:
 
 def is_loading(chain: Chain, kind: LoadKind | None) -> bool:
     """Tell whether a thread that does other things, too, loads in this chain."""
-    if plays(Role.LOADER, chain.leaf, chain.called):
+    if plays(Role.LOADER, chain.leaf, chain.called) or _is_behind_a_bar(chain):
         return True
     functions = [frame.function for frame in chain.frames]
     if any(_LOADS.fullmatch(f) and not _USES.fullmatch(f) for f in functions):
         return True
     return kind in {LoadKind.TOKENISE, LoadKind.UNPACK, LoadKind.DECODE, LoadKind.NETWORK}
+
+
+def _is_behind_a_bar(chain: Chain) -> bool:
+    """Tell whether a loop goes through a bar of progress, and that asks for the next batch."""
+    line, is_bars = chain.user, plays(Role.BAR, chain.called)
+    if line is None or not is_bars or plays(Role.BAR, chain.leaf):
+        return False
+    return bool(goes_through(line.file, line.line))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
+from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, stacks, window
 from whyidle.monitor.code import source
 from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.runs.aggregates import Compiled
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.window import Window
 
 NAME = "frozen_randomness"
@@ -145,3 +146,35 @@ def test_a_lambda_is_not_judged(tmp_path: Path) -> None:
     clean = STEP.format(draws="1")
     assert cannot_judge(NAME, job(tmp_path, clean, function="<lambda>"))
     assert judge(NAME, job(tmp_path, clean)) is None
+
+
+UPDATES = """\
+import jax
+import numpy as np
+class Optimizer:
+    @jax.jit
+    def update(self, state):
+        return state
+class Learner:
+    def update(self, state):
+        return self.optimizer.update(noisy(state))
+def noisy(state):
+    return state + np.random.randn(3)
+def train(learner, state):
+    for _ in range(100):
+        state = learner.update(state)
+"""
+
+
+def test_what_runs_line_by_line_only_shares_the_name(tmp_path: Path) -> None:
+    there = job(tmp_path, UPDATES, "update")
+    file = str(tmp_path / "train.py")
+    frames = tuple(CodeLine(file, *x) for x in ((11, "noisy"), (9, "update"), (14, "train")))
+    seen = stacks((CodeLine(file, 11, "noisy"), frames, 20))
+    runs = window(facts={"jax": {}}, compiled=there.job.compiled, inside=True, stacks=seen)
+    assert is_silent(NAME, runs)
+    # While it compiles, that runs as well.
+    compiler = CodeLine("/v/site-packages/jax/_src/compiler.py", 9, "backend_compile")
+    compiling = stacks((compiler, frames, 20))
+    job_ = window(facts={"jax": {}}, compiled=there.job.compiled, inside=True, stacks=compiling)
+    assert found(NAME, job_).where[0].function == "noisy"

@@ -759,3 +759,68 @@ def test_who_waits_in_the_loop_has_launched_enough(
         stacks=samples, lines=samples.lines(), facts={"jax": {"backend": "cpu"}}, inside=True
     )
     assert (judge(NAME, watched) is not None) is is_fault
+
+
+DUE = {
+    "an iterator of one's own": """\
+def evaluate(model, data_iter):
+    with torch.no_grad():
+        for texts, labels in data_iter:
+            outputs = model(texts)
+    return outputs
+def train(model, train_iter, dev_iter):
+    for n, (trains, labels) in enumerate(train_iter):
+        loss_of(model(trains), labels).backward()
+        optimizer.step()
+        if n % 100 == 0:
+            evaluate(model, dev_iter)
+""",
+    "a list of pairs": """\
+def evaluate(model, pairs):
+    return [model(x) for x, y in pairs]
+def train(model, batches, held_out):
+    for n, (x, y) in enumerate(batches):
+        loss_of(model(x), y).backward()
+        optimizer.step()
+        if (n + 1) % 500 == 0:
+            evaluate(model, held_out)
+""",
+    "a method, each epoch": """\
+class Trainer:
+    def validate(self):
+        for x, y in self.held_out:
+            self.metric(self.model(x), y)
+    def fit(self):
+        for epoch in range(1000):
+            for x, y in self.batches:
+                self.step(x, y).backward()
+            if epoch % self.every == 0:
+                self.validate()
+""",
+}
+
+
+@pytest.mark.parametrize("style", DUE)
+def test_a_window_of_a_validation_alone_says_nothing_of_its_batches(
+    style: str, tmp_path: Path
+) -> None:
+    text = DUE[style]
+    file, every = tmp_path / "train.py", text.splitlines()
+    file.write_text(text)
+    at = next(n for n, each in enumerate(every, 1) if "model(" in each)
+    due = next(
+        n for n, each in enumerate(every, 1) if each.strip().startswith(("evaluate(", "self.v"))
+    )
+    line = CodeLine(str(file), at, "validate" if "class" in text else "evaluate")
+    around = CodeLine(str(file), due, "fit" if "class" in text else "train")
+    layer = CodeLine("/v/site-packages/torch/nn/modules/linear.py", 5, "forward")
+    lines = (SourceLine(str(file), at, line.function, 1.0),)
+    facts = {"torch": {"backend": "cpu"}}
+    seen = stacks((layer, (line, around), 90))
+    assert is_silent(NAME, window(facts=facts, lines=lines, looks=90, stacks=seen))
+
+
+def test_who_only_predicts_one_by_one_is_told_all_the_same(tmp_path: Path) -> None:
+    text = "def evaluate(model, xs):\n    return [model(x) for x in xs]\nevaluate(model, xs)\n"
+    lines = written(tmp_path, text, 2)
+    assert found(NAME, _sampled(lines, {"torch": {"backend": "cpu"}})).where[0].line == 2

@@ -418,3 +418,14 @@ def test_a_pipeline_of_the_loop_is_made_before_it(tmp_path: Path) -> None:
     assert fixes["tensorflow"].text.startswith("Make the pipeline once")
     # The healthy twin: it was made a single time.
     assert is_silent(NAME, job(0.06, replace(row, count=1)))
+
+
+def test_what_a_library_compiles_is_told_in_the_users_function(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text("def answer(x):\n    return model.predict(x)\n")
+    rows = tuple(
+        Compiled("tensorflow", name, 300, 10**9, 0, None, str(file), 2)
+        for name in ("Dataset_map_slice", "Dataset_flat_map")
+    )
+    where = found(NAME, job(0.3, *rows)).where
+    assert [(place.line, place.function) for place in where] == [(2, "answer")]

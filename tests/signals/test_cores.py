@@ -156,3 +156,34 @@ def test_helpers_that_do_nothing_of_the_users_are_no_loading() -> None:
 def test_where_the_job_waits_for_its_loader_that_is_the_finding() -> None:
     waits = job(means={m.JOB_LOADER_WAIT: 0.5})
     assert found("input_starved", waits).title is None
+
+
+PENV = "/v/site-packages/torch_ac/utils/penv.py"
+PLAYERS = {
+    "a library's own processes": Chain(
+        (CodeLine("/u/train.py", 9, "main"),),
+        CodeLine(PENV, 3, "worker"),
+        CodeLine(PENV, 3, "worker"),
+    ),
+    "a known one's": Chain(
+        (CodeLine("/u/train.py", 9, "main"),),
+        CodeLine(
+            "/v/site-packages/stable_baselines3/common/vec_env/subproc_vec_env.py", 3, "_worker"
+        ),
+    ),
+    "an environment's own code": Chain(
+        (CodeLine("/u/train.py", 9, "main"),),
+        CodeLine("/v/site-packages/minigrid/core/grid.py", 3, "encode"),
+    ),
+}
+
+
+@pytest.mark.parametrize("style", PLAYERS)
+def test_processes_that_step_environments_load_nothing(style: str) -> None:
+    seen = StackSamples()
+    seen.samples = 60
+    seen.count(PLAYERS[style], 60)
+    quiet = {m.JOB_LOADER_WAIT: 0.0}
+    assert is_silent("input_starved", job((Helper(1.1, seen),), quiet))
+    # Beside loaders only these count.
+    assert found("input_starved", job((*HELPERS, Helper(0.1, seen)), quiet)).title == COMPETES

@@ -305,3 +305,28 @@ def test_no_source_of_a_library_is_read(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_a_function_is_called_says_whether_it_loads(function: str, *, loads: bool) -> None:
     line = CodeLine("/nowhere/train.py", 3, function)
     assert is_loading(Chain((line,), line), None) is loads
+
+
+BARS = {
+    "tqdm": ("for x, y in tqdm(loader):", "tqdm/std.py", "__iter__"),
+    "tqdm, numbered": ("for n, (x, y) in enumerate(tqdm(loader)):", "tqdm/std.py", "__iter__"),
+    "rich": ("for x, y in track(loader):", "rich/progress.py", "track"),
+}
+
+
+@pytest.mark.parametrize("style", BARS)
+def test_a_bar_of_progress_stands_before_what_loads(style: str, tmp_path: Path) -> None:
+    head, path, function = BARS[style]
+    file = tmp_path / "train.py"
+    file.write_text(f"def train():\n    {head}\n        step(x, y)\n")
+    line, bar = CodeLine(str(file), 2, "train"), lib(path, function)
+    tensor = lib("torchvision/transforms/functional.py", "to_tensor")
+    picture = lib("PIL/Image.py", "frombuffer")
+    rows = ((Chain((line,), tensor, bar), 60), (Chain((line,), picture, bar), 15))
+    seen = loading_of(Recorded(stacks=samples(*rows)))
+    assert seen is not None
+    assert (seen.who, seen.cause) == (Loader.MAIN, LoadKind.TRANSFORM)
+    # What the bar itself takes, and what the step does behind one that is no loop, load nothing.
+    inside = CodeLine(str(file), 3, "train")
+    assert not is_loading(Chain((line,), bar, bar), None)
+    assert not is_loading(Chain((inside,), tensor, bar), LoadKind.TRANSFORM)

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.rules.windows import judge, window
+from tests.rules.windows import is_silent, judge, window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, NotChecked
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
-from whyidle.monitor.signals.awaited import Awaited, awaited
+from whyidle.monitor.signals.awaited import Awaited, awaited, serves_at
 from whyidle.monitor.signals.portable import dump, load
 from whyidle.monitor.signals.recorded import Helper
+from whyidle.monitor.signals.serving import trains
 from whyidle.monitor.signals.window import Window
 
 LIB = "/usr/lib/python3.11"
@@ -405,3 +406,32 @@ def test_it_is_kept_with_the_window(tmp_path: Path) -> None:
     assert again.idles == pytest.approx(job.idles)
     assert again.serves
     assert again.job.stacks.samples == job.job.stacks.samples
+
+
+ROUTES = {
+    "Flask under gevent": ("@app.route('/predict', methods=['POST'])", "def predict():"),
+    "FastAPI": ("@app.post('/predict')", "async def predict():"),
+    "Django REST framework": ("@api_view(['POST'])", "def predict(request):"),
+}
+
+
+@pytest.mark.parametrize("style", ROUTES)
+def test_a_function_that_a_route_names_answers_requests(style: str, tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    mark, head = ROUTES[style]
+    file.write_text(f"{mark}\n{head}\n    return model(x)\n@cached(60)\ndef train():\n    step()\n")
+    assert serves_at(CodeLine(str(file), 3, "predict"))
+    assert not serves_at(CodeLine(str(file), 6, "train"))
+
+
+def test_our_own_agents_are_no_work_of_the_jobs() -> None:
+    means = {m.JOB_CPU: 0.055, m.JOB_AGENT_CPU: 0.02}
+    polls = CodeLine(f"{LIB}/multiprocessing/popen_fork.py", 27, "poll")
+    waits = StackSamples()
+    waits.samples = 90
+    waits.count(Chain((CodeLine("/u/run.py", 9, "main"),), polls), 90, 90, 90)
+    still = window(means=means, stacks=waits, facts=FACTS, inside=True)
+    assert not trains(still)
+    assert is_silent("host_code", still)
+    means[m.JOB_CPU] = 0.5
+    assert trains(window(means=means, stacks=waits, facts=FACTS, inside=True))
