@@ -86,7 +86,14 @@ def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
 def _of_lines(window: Window, reads: Measure) -> Verdict:
     """PyTorch computes on the CPU in the thread that reads: the line is all there is to win."""
     places = [(read.file, read.line) for read in window.job.reads]
-    share = window.needed(share_of_lines(window.job, places), Need.INSIDE)
+    there = window.needed(share_of_lines(window.job, places), Need.INSIDE)
+    # An environment cannot step before it has its action.
+    acting = sum(
+        row.share
+        for row in window.rows
+        if row.frames and row.frames[0][:2] in places and acts(row.frames)
+    )
+    share = replace(there, value=max(0.0, there.value - acting))
     error = step_samples(window.job).error(share.value)
     if share.value - error < BEYOND_CHANCE:
         return None

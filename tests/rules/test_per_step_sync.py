@@ -299,3 +299,38 @@ def test_an_environment_waits_for_its_action(tmp_path: Path, acts: str, line: in
     jax = {"jax": {"backend": "cpu"}}
     at = window(answer(idle, fmt="xplane"), facts=jax, stacks=seen, inside=True)
     assert is_silent(NAME, at) is (line == 10)
+
+
+ACTING = """
+import gym
+def play(policy):
+    env = gym.make("CartPole-v1")
+    def choose(obs):
+        return policy(obs).sample().item()
+    obs = env.reset()
+    while True:
+        {}
+        obs, reward, done, info = env.step(action)
+        loss = learn(obs)
+        losses.append(loss.item())
+"""
+
+
+@pytest.mark.parametrize("how", ["action = choose(obs)", "action = choose(torch.as_tensor(obs))"])
+@pytest.mark.parametrize(("line", "is_fault"), [(6, False), (12, True)])
+def test_reads_that_are_counted_may_be_of_actions(
+    tmp_path: Path, how: str, line: int, *, is_fault: bool
+) -> None:
+    file = tmp_path / "play.py"
+    file.write_text(ACTING.format(how))
+    at = CodeLine(str(file), line, "choose" if line == 6 else "play")
+    around = (CodeLine(str(file), 9, "play"),) if line == 6 else ()
+    seen = stacks((at, (at, *around), 400))
+    read = ReadBack("item", str(file), line, at.function, 500, 500_000)
+    sampled = SourceLine(str(file), line, at.function, 0.4)
+    means = {m.PROCESS_SYNCS: 500.0, m.PROCESS_STEPS: 10.0, m.JOB_STEPS: 10.0}
+    job = window(
+        means=means, facts={"torch": {"backend": "cpu"}}, reads=(read,), stacks=seen,
+        lines=(OTHER, sampled), leaves=(OTHER, sampled), looks=10**9, inside=True,
+    )  # fmt: skip
+    assert is_silent(NAME, job) is not is_fault
