@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -23,12 +24,13 @@ from benchmarks.strangers.checkout import NotAtHand
 from benchmarks.strangers.gains import measured
 from benchmarks.strangers.jobs import Failed
 from benchmarks.strangers.judge import judged
-from benchmarks.strangers.report import programs, scored, scores_of
+from benchmarks.strangers.report import at_first_sight, programs, scored, scores_of
 from benchmarks.strangers.watch import record
 
 HERE: Final = Path(__file__).parent
 GAINS: Final = HERE / "gains.json"
 RESULTS: Final = HERE / "results.json"
+FIRST_SIGHT: Final = HERE / "first_sight.toml"
 STAGES: Final = ("record", "gains", "judge")
 NAME: Final = "{}.tar.xz"
 # So many programs are held in memory while one runs.
@@ -117,7 +119,8 @@ def asked() -> argparse.Namespace:
 
 def shown() -> str:
     """Return the scores of what was judged last, in Markdown."""
-    return scores_of(_read(RESULTS).get("cases", []))
+    seen = tomllib.loads(FIRST_SIGHT.read_text("utf-8"))
+    return scores_of(_read(RESULTS).get("cases", [])) + "\n" + at_first_sight(seen)
 
 
 def each_shown() -> str:

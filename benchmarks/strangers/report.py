@@ -74,6 +74,21 @@ def scores_of(rows: Sequence[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def at_first_sight(seen: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
+    """Return how many programs that no rule had been fitted to were judged right, by day."""
+    lines = [
+        "",
+        "| never seen before, on | programs | right | wrong | harmful |",
+        "|---|---|---|---|---|",
+    ]
+    for day, found in seen.items():
+        numbers = [len(found[name]) for name in ("right", "wrong", "harmful")]
+        whole = sum(numbers)
+        each = [f"{numbers[0]} ({numbers[0] / whole:.0%})", *map(str, numbers[1:])]
+        lines.append(f"| {day} | {whole} | {' | '.join(each)} |")
+    return "\n".join(lines)
+
+
 def programs(rows: Sequence[Row], truths: Mapping[str, str]) -> str:
     """Return each program with what is so and what is said, in Markdown."""
     lines = ["| program | side | what is so | said first | what following it gave |"]
