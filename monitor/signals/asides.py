@@ -42,8 +42,16 @@ class Taken:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing else was seen, though the source says that it is done every few steps."""
-        return len(self.rows) == len(self.account.rows) and all(row.due for row in self.rows)
+        """Whether hardly a look found anything else, though it is only done every few steps."""
+        others = 0
+        for row in self.account.rows:
+            others |= 0 if row.due else row.when
+        few = (1 - NEARLY_ALL) * self.account.looks
+        return (
+            all(row.due for row in self.rows)
+            and self.most >= NEARLY_ALL
+            and others.bit_count() <= few
+        )
 
     @property
     def times(self) -> int | None:

@@ -172,15 +172,34 @@ FILLS = {
 }
 
 
+@pytest.mark.parametrize("stray", [0, 2])
 @pytest.mark.parametrize("style", FILLS)
-def test_one_that_fills_all_that_was_seen_promises_nothing(style: str, tmp_path: Path) -> None:
+def test_one_that_fills_all_that_was_seen_promises_nothing(
+    style: str, stray: int, tmp_path: Path
+) -> None:
     """Nobody knows when it began, and how long the steps between two of them take."""
     file = written(tmp_path, f"for n in data:\n    loss.backward()\n    {FILLS[style]}")
-    watched = of_rows(file, [(5, TORCH, 1000)])
+    # As it was come to, one step may have been there still.
+    rows = [(5, TORCH, 1000 - stray), *([(2, TORCH, stray)] if stray else [])]
+    watched = of_rows(file, rows, {5: (1 << 30) - 2, 2: 1})
     finding = found(NAME, watched)
-    assert (finding.gain, finding.severity, finding.takes) == (None, Severity.LOW, pytest.approx(1))
+    assert (finding.gain, finding.severity, finding.takes) == (
+        None,
+        Severity.LOW,
+        pytest.approx(1, abs=0.01),
+    )
     assert finding.title == "Validation took 100% of the main thread's time, once"
     assert [each.rule.id for each in diagnose(watched).findings] == [NAME]
+
+
+def test_one_that_comes_again_and_again_takes_its_share(tmp_path: Path) -> None:
+    file = written(tmp_path, f"for n in data:\n    loss.backward()\n    {FILLS['a function']}")
+    some = sum(1 << n for n in range(0, 30, 5))
+    finding = found(
+        NAME, of_rows(file, [(5, TORCH, 950), (2, TORCH, 50)], {5: -1 % 2**30, 2: some})
+    )
+    assert finding.gain is not None
+    assert finding.gain.low > 0.5
 
 
 @pytest.mark.parametrize(
