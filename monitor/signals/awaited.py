@@ -6,7 +6,6 @@ driver counted.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from whyidle.monitor.code.callees import reads_at
-from whyidle.monitor.code.source import Function, called, calls, last, line_of, nodes_at
+from whyidle.monitor.code.source import Function, called, calls, last, line_of, nodes_at, written
 from whyidle.monitor.code.trains import trains_around
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
@@ -58,7 +57,9 @@ _LISTENS: Final = re.compile(
 )
 _SERVES: Final = re.compile(r"serve_forever|run_forever|handle_request|wait_for_termination")
 # What says which requests a function answers: ``@app.route("/predict")``.
-_ROUTES: Final = re.compile(r"route|api_route|api_view|get|post|put|patch|websocket|endpoint")
+_ROUTES: Final = re.compile(
+    r"(\w+\.)*(api_)?(route|view)\(.*|(\w+\.)*(get|post|put|patch|websocket)\(f?['\"]/.*"
+)
 # With its module: a plot pauses, too, for the time that it is given.
 _SIGNALS: Final = re.compile(r"signal\.(pause|sigwait\w*|sigtimedwait)|sig\w*wait\w*")
 _SLEEPS: Final = re.compile(r"sleep|pause")
@@ -153,8 +154,8 @@ def serves_at(line: CodeLine) -> bool:
     if any(_SERVES.fullmatch(last(call)) for call in calls(line.file, line.line)):
         return True
     around = (node for node in nodes_at(line.file, line.line) if isinstance(node, Function))
-    routes = (mark for function in around for mark in function.decorator_list)
-    return any(isinstance(x, ast.Call) and _ROUTES.fullmatch(last(x)) for x in routes)
+    marks = (written(mark) for function in around for mark in function.decorator_list)
+    return any(map(_ROUTES.fullmatch, marks))
 
 
 def in_collective(chain: Chain) -> bool:

@@ -419,7 +419,9 @@ ROUTES = {
 def test_a_function_that_a_route_names_answers_requests(style: str, tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     mark, head = ROUTES[style]
-    file.write_text(f"{mark}\n{head}\n    return model(x)\n@cached(60)\ndef train():\n    step()\n")
+    file.write_text(
+        f"{mark}\n{head}\n    return model(x)\n@registry.get('model')\ndef train():\n    step()\n"
+    )
     assert serves_at(CodeLine(str(file), 3, "predict"))
     assert not serves_at(CodeLine(str(file), 6, "train"))
 
