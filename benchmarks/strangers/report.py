@@ -84,7 +84,7 @@ def at_first_sight(seen: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     for day, found in seen.items():
         numbers = [len(found[name]) for name in ("right", "wrong", "harmful")]
         whole = sum(numbers)
-        each = [f"{numbers[0]} ({numbers[0] / whole:.0%})", *map(str, numbers[1:])]
+        each = [f"{numbers[0]} ({numbers[0] / max(1, whole):.0%})", *map(str, numbers[1:])]
         lines.append(f"| {day} | {whole} | {' | '.join(each)} |")
     return "\n".join(lines)
 

@@ -56,9 +56,7 @@ _IS_PLAIN: Final = re.compile(
 # What gives pieces of a text.
 _TEXTS: Final = re.compile(r"(.*\.)?(findall|finditer|split|splitlines|readlines|lower|strip)")
 # A batch comes of such names.
-_BATCHES: Final = re.compile(
-    r".*(loader|batches|epochs?|dataset|iter(ator)?|steps|layers|blocks)\b.*"
-)
+_BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|blocks)\b.*")
 # These read what is there: a memory, a text, or a file that something else opened.
 _OF_OPEN: Final = frozenset({"read", "readinto", "readline", "loads", "recv", "recv_into"})
 _WRITES: Final = frozenset({"w", "wb", "a", "ab", "x", "xb"})

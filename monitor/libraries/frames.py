@@ -48,7 +48,10 @@ def _roles(file: str, function: str) -> frozenset[Role]:
     found = _place(file)
     if found is None:
         return frozenset()
-    looks, at = TABLE.get(found[0], TABLE["*"]).looks, f"{found[1]} {function}"
+    package = TABLE.get(found[0]) or (TABLE["*"] if _INSTALLED.match(file) else None)
+    if package is None:
+        return frozenset()
+    looks, at = package.looks, f"{found[1]} {function}"
     return frozenset(role for role, look in looks.items() if look.fullmatch(at))
 
 

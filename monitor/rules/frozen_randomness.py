@@ -20,10 +20,11 @@ D4 summary (PRNG keys split outside the step).
 from __future__ import annotations
 
 from whyidle.monitor.code.frozen_random import frozen, lambdas
-from whyidle.monitor.code.source import line_of, readable
-from whyidle.monitor.core.finding import Confidence, Evidence, Found
+from whyidle.monitor.code.source import functions, line_of, readable
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Fix, Kind, Need, Rule, Severity, Verdict, Window
+from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.recompiled import alive
 from whyidle.monitor.signals.user_lines import own
 
@@ -37,14 +38,8 @@ def detect(window: Window) -> Verdict:
     compiled = seen or tuple(alive(window))
     if not any(readable(one.file) for one in compiled):
         return window.lacks(Need.SOURCE if compiled else Need.COMPILING)
-    # What runs line by line is not compiled, whatever name it shares with what is.
-    runs = {
-        (line.file, line.function)
-        for row in window.rows
-        if row.doing is not HostClass.COMPILE
-        for line in row.frames
-    }
-    places = [place for place in frozen(compiled) if (place.file, place.function) not in runs]
+    found = ((one, place) for one in compiled for place in frozen([one]))
+    places = list(dict.fromkeys(at for one, at in found if not _runs(window, one, at)))
     if not places:
         why = "a lambda was compiled, which cannot be found there"
         return window.lacks(Need.SOURCE, why) if lambdas(compiled) else None
@@ -62,6 +57,17 @@ def detect(window: Window) -> Verdict:
         severity=Severity.MEDIUM,
         confidence=Confidence.MEASURED if seen else Confidence.INFERRED,
         frameworks=("jax",),
+    )
+
+
+def _runs(window: Window, one: Compiled, place: Place) -> bool:
+    """Tell whether another function of that name is compiled: this one runs line by line."""
+    if one.file is None or len(list(functions(one.file, one.function))) < 2:
+        return False
+    here = (place.file, place.function)
+    return any(
+        row.doing is not HostClass.COMPILE and here in {(x.file, x.function) for x in row.frames}
+        for row in window.rows
     )
 
 

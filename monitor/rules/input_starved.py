@@ -264,7 +264,9 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
     if account is None or not account.lines:
         return None
     # Processes that step environments load nothing.
-    plays = sum(each.cores for each in job.helpers if _plays(each))
+    players = [each for each in job.helpers if _plays(each)]
+    plays = sum(each.cores for each in players)
+    theirs = {(line.file, line.line) for each in players for line in each.lines}
     taken = max(0.0, account.runs[Runner.HELPERS] - job.peers - plays)
     freed = comes_back(window, taken, taken, Side.CORES)
     if freed.low < max(LEAST_OF_LOOKS, 0.0 if waits is None else waits.value):
@@ -278,7 +280,7 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
         confidence=Confidence.INFERRED,
         where=tuple(
             Place(line.file, line.line, line.function, line.share / account.cores)
-            for line in account.lines[:MOST_SHOWN]
+            for line in [x for x in account.lines if (x.file, x.line) not in theirs][:MOST_SHOWN]
         ),
         title=COMPETES,
         fixes=CHEAPER,

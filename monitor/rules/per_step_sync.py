@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from whyidle.monitor.code.environments import acts
+from whyidle.monitor.code.trains import trains_at
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.amounts import BEYOND_CHANCE, NEARLY_ALL
 from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place
@@ -30,6 +31,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.rules import Fix, Need, Rule, Severity, Slice, Verdict, Window
 from whyidle.monitor.rules._kinds import OFTEN
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.gain import Side, comes_back, idle_slice
 from whyidle.monitor.signals.sampling import share_of_lines, step_samples
 from whyidle.monitor.signals.traced import Traced
@@ -85,15 +87,16 @@ def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
 
 def _of_lines(window: Window, reads: Measure) -> Verdict:
     """PyTorch computes on the CPU in the thread that reads: the line is all there is to win."""
-    places = [(read.file, read.line) for read in window.job.reads]
-    there = window.needed(share_of_lines(window.job, places), Need.INSIDE)
     # An environment cannot step before it has its action.
-    acting = sum(
-        row.share
+    acting = {
+        row.frames[0][:2]
         for row in window.rows
-        if row.frames and row.frames[0][:2] in places and acts(row.frames)
-    )
-    share = replace(there, value=max(0.0, there.value - acting))
+        if (line := acts(row.frames)) and not _learns(row.frames, line)
+    }
+    places = [at for read in window.job.reads if (at := (read.file, read.line)) not in acting]
+    if window.job.reads and not places:
+        return None
+    share = window.needed(share_of_lines(window.job, places), Need.INSIDE)
     error = step_samples(window.job).error(share.value)
     if share.value - error < BEYOND_CHANCE:
         return None
@@ -107,6 +110,11 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
         ),
         Slice.COMPUTE,
     )
+
+
+def _learns(frames: tuple[CodeLine, ...], acting: CodeLine) -> bool:
+    """Tell whether something is learned below the line that makes an action."""
+    return any(map(trains_at, frames[: frames.index(acting) + 1]))
 
 
 def _of_turns(window: Window, reads: Measure | None) -> Verdict:

@@ -131,9 +131,8 @@ def _loop(
     window: Window, fits: Callable[[set[str]], bool] | None = None, way: Way = Way.WHOLE
 ) -> Looping | None:
     # A validation goes through batches as well, and what it calls trains nothing.
-    steps = [row for row in window.rows if row.phase is Phase.STEP] or [
-        row for row in window.rows if not row.due
-    ]
+    host = window.host
+    steps = [row for row in window.rows if host and host.phase_of(row) is Phase.STEP]
     if window.rows and not steps:
         return Looping(0.0, ())
     chains = ((row.frames, row.share) for row in steps)

@@ -211,9 +211,9 @@ def _evidence(window: Window, again: list[Recompiled]) -> tuple[Evidence, ...]:
 
 
 def _place(function: Compiled) -> Place:
-    # What a library compiles there has a name that the user never wrote.
+    # A name that does not stand in the file, as a library's own, would send people astray.
     file, line, name = function.file or "", function.line or 0, function.function
-    is_theirs = readable(file) and not any(functions(file, name))
+    is_theirs = line > 0 and readable(file) and not any(functions(file, name))
     return Place(file, line, function_at(file, line) if is_theirs else name)
 
 

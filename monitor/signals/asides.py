@@ -43,14 +43,13 @@ class Taken:
     @property
     def is_all(self) -> bool:
         """Whether hardly a look found anything else, though it is only done every few steps."""
-        others = 0
-        for row in self.account.rows:
-            others |= 0 if row.due else row.when
-        few = (1 - NEARLY_ALL) * self.account.looks
-        return (
-            all(row.due for row in self.rows)
-            and self.most >= NEARLY_ALL
-            and others.bit_count() <= few
+        if not all(row.due for row in self.rows):
+            return False
+        others = [row for row in self.account.rows if row not in self.rows]
+        # As it was come to, or left, a step may have been there still.
+        ends = 1 | 1 << max(0, self.account.looks - 1)
+        return not others or (
+            self.account.looks > len(others) and all(x.when and not x.when & ~ends for x in others)
         )
 
     @property

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.code.callees import reads_at
@@ -58,7 +59,8 @@ _LISTENS: Final = re.compile(
 _SERVES: Final = re.compile(r"serve_forever|run_forever|handle_request|wait_for_termination")
 # What says which requests a function answers: ``@app.route("/predict")``.
 _ROUTES: Final = re.compile(
-    r"(\w+\.)*(api_)?(route|view)\(.*|(\w+\.)*(get|post|put|patch|websocket)\(f?['\"]/.*"
+    r"(\w+\.)*(api_view\(.*|(api_)?(route|get|post|put|patch|delete|websocket)"
+    r"\((path=)?f?(['\"]/|''|\"\").*)"
 )
 # With its module: a plot pauses, too, for the time that it is given.
 _SIGNALS: Final = re.compile(r"signal\.(pause|sigwait\w*|sigtimedwait)|sig\w*wait\w*")
@@ -146,10 +148,11 @@ def _at(chain: Chain) -> _At:
     )
 
 
+@lru_cache(maxsize=4096)
 def serves_at(line: CodeLine) -> bool:
-    """Tell whether a line of the user's answers requests: it serves, or is of what a route names.
+    """Tell whether a line of the user's answers requests: it serves, or a route names its function.
 
-    What a library switches to, as greenlets are, has no frame of who serves.
+    The stack of a greenlet does not show the loop that serves.
     """
     if any(_SERVES.fullmatch(last(call)) for call in calls(line.file, line.line)):
         return True

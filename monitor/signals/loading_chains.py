@@ -114,7 +114,9 @@ def _waits_at(chain: Chain, leaf: CodeLine, names: tuple[str, ...]) -> LoadKind:
 
 def is_loading(chain: Chain, kind: LoadKind | None) -> bool:
     """Tell whether a thread that does other things, too, loads in this chain."""
-    if plays(Role.LOADER, chain.leaf, chain.called) or _is_behind_a_bar(chain):
+    if plays(Role.LOADER, chain.leaf, chain.called):
+        return True
+    if kind is not None and _is_behind_a_bar(chain):
         return True
     functions = [frame.function for frame in chain.frames]
     if any(_LOADS.fullmatch(f) and not _USES.fullmatch(f) for f in functions):
@@ -124,7 +126,7 @@ def is_loading(chain: Chain, kind: LoadKind | None) -> bool:
 
 def _is_behind_a_bar(chain: Chain) -> bool:
     """Tell whether a loop goes through a bar of progress, and that asks for the next batch."""
-    line, is_bars = chain.user, plays(Role.BAR, chain.called)
-    if line is None or not is_bars or plays(Role.BAR, chain.leaf):
+    line, leaf = chain.user, chain.innermost
+    if line is None or leaf is None or not plays(Role.BAR, chain.called):
         return False
     return bool(goes_through(line.file, line.line))

@@ -207,9 +207,9 @@ def trains(window: Window) -> bool:
         return True
     if host is not None and host.share(*AT_WORK):
         return True
-    # What our own agents take is no work of its.
-    takes = job.means.get(m.JOB_CPU, LEAST_CORES) - job.means.get(m.JOB_AGENT_CPU, 0.0)
-    return bool(window.frameworks) and takes >= LEAST_CORES
+    # What our own agents take is not the job's work.
+    cores, agents = job.means.get(m.JOB_CPU), job.means.get(m.JOB_AGENT_CPU, 0.0)
+    return bool(window.frameworks) and (cores is None or cores - agents >= LEAST_CORES)
 
 
 def others_run(window: Window) -> float:
