@@ -178,3 +178,12 @@ def test_what_runs_line_by_line_only_shares_the_name(tmp_path: Path) -> None:
     compiling = stacks((compiler, frames, 20))
     job_ = window(facts={"jax": {}}, compiled=there.job.compiled, inside=True, stacks=compiling)
     assert found(NAME, job_).where[0].function == "noisy"
+
+
+@pytest.mark.parametrize("leaf", ["/v/site-packages/jax/_src/lax/lax.py", ""])
+def test_a_function_of_one_name_may_be_seen_while_it_is_traced(tmp_path: Path, leaf: str) -> None:
+    there = job(tmp_path, "import numpy as np\n" + STEP.format(draws="np.random.randn(3)"))
+    inner = CodeLine(str(tmp_path / "train.py"), 4, "step")
+    seen = stacks((CodeLine(leaf, 9, "add") if leaf else inner, (inner,), 20))
+    again = window(facts={"jax": {}}, compiled=there.job.compiled, inside=True, stacks=seen)
+    assert found(NAME, again).where[0].function == "step"

@@ -824,3 +824,12 @@ def test_who_only_predicts_one_by_one_is_told_all_the_same(tmp_path: Path) -> No
     text = "def evaluate(model, xs):\n    return [model(x) for x in xs]\nevaluate(model, xs)\n"
     lines = written(tmp_path, text, 2)
     assert found(NAME, _sampled(lines, {"torch": {"backend": "cpu"}})).where[0].line == 2
+
+
+def test_what_is_due_in_a_program_that_trains_nothing_is_told(tmp_path: Path) -> None:
+    text = (
+        "def watch(frames):\n    for n, frame in enumerate(frames):\n        if n % 30 == 0:\n"
+        "            found.append([model(c) for c in crops(frame)])\n"
+    )
+    lines = written(tmp_path, text, 4)
+    assert found(NAME, _sampled(lines, {"torch": {"backend": "cpu"}})).where[0].line == 4
